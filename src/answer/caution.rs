@@ -26,7 +26,7 @@ pub enum Caution {
     Designators(usize),
     /// No definition in the searched files names the symbol.
     NoDefinition,
-    /// Macros with the symbol in their definitions generate uses of it.
+    /// Macros with the symbol in their definitions generate uses of the symbol.
     UsesFromTemplates {
         /// The number of uses.
         uses: usize,

@@ -13,7 +13,8 @@ use crate::source::positions::PositionedFile;
 /// The position of a token or a form in a file. A token includes its package prefix or `#:`.
 /// Unknown parts are `None`.
 ///
-/// Prints as `file:line:column`. In JSON its keys are flattened into the object that it locates.
+/// Prints as `file:line:column`. In JSON, the object that has the location contains the location's
+/// keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Location {

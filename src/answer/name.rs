@@ -126,7 +126,7 @@ pub(crate) fn readable(name: &str) -> String {
     match text == name && lower.chars().map(upcase).eq(name.chars()) {
         true => lower,
         false if text.starts_with('|') => text,
-        // Use bars, because the reader would not upcase some letter to the original one.
+        // Use bars, because the reader would not upcase some letter to the original letter.
         false => format!("|{text}|"),
     }
 }

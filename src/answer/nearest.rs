@@ -15,7 +15,7 @@ use crate::workspace::{Project, ReadSymbols};
 const MOST_SUGGESTIONS: usize = 5;
 
 /// Returns whether a package belongs to the user. COMMON-LISP-USER does not count, because anything
-/// typed at a REPL ends up in it.
+/// typed at a REPL ends up in that package.
 fn is_users(package: &str) -> bool {
     PackageOwner::of(package) == PackageOwner::User && package != "COMMON-LISP-USER"
 }
@@ -126,9 +126,9 @@ fn text_only_name(index: &Index, (home, name): (&str, &str), package: Option<Pac
     })
 }
 
-/// Formats `symbol` as users write it: without a prefix if it is accessible in `package`. Returns
-/// `None` for keywords, for symbols of SBCL's undocumented packages, and for internal symbols of
-/// any package that is not the user's (`users`).
+/// Formats `symbol` as users write it: without a prefix if the symbol is accessible in `package`.
+/// Returns `None` for keywords, for symbols of SBCL's undocumented packages, and for internal
+/// symbols of any package that is not the user's (`users`).
 fn written(
     index: &Index,
     symbol: Symbol,

@@ -215,11 +215,11 @@ impl LoadFailure {
             ],
             FailureKind::File => vec![format!("Create {path}, or correct the reference to it; then load again.")],
             FailureKind::Compile => vec![format!(
-                "Correct the errors and warnings of {path} in the diagnostics and load again: compiled files are reused."
+                "Correct the errors and warnings that the diagnostics list for {path}, and load again: compiled files are reused."
             )],
             FailureKind::Load => {
                 let package = self.name.as_deref().map(|package| {
-                    format!("If a system defines package {package}, load that system, which may also contain {path}.")
+                    format!("If a system defines package {package}, load that system; {path} may be one of its files.")
                 });
                 let correct =
                     format!("Correct the code that {path} runs at load time, and load again: compiled files are reused.");

@@ -447,10 +447,10 @@ pub(crate) struct SharedBank {
 pub enum StartedFrom {
     /// An up-to-date snapshot of all requested systems, which are therefore loaded.
     Snapshot,
-    /// A snapshot of only the first loads: those before the project's first system, or before the
-    /// first system with changed files.
+    /// A snapshot of only the first loads: those before the project's first system, before the
+    /// first system with changed files, or before the first system that prevents saving.
     PartOfSnapshot {
-        /// The reason why it is not complete, as a sentence fragment.
+        /// The reason why there is no complete snapshot, as a sentence fragment.
         why: Option<String>,
     },
     /// SBCL's core.

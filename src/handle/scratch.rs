@@ -113,7 +113,7 @@ pub struct ScratchAnswer {
 #[non_exhaustive]
 pub enum ScratchError {
     /// No program was set with [`Builder::program`](crate::Builder::program).
-    #[error("no scratch image can be started: this program is not steelbank; name it with Builder::program")]
+    #[error("no scratch image can be started: set the path of the steelbank program with Builder::program")]
     NoProgram,
     /// There is no cache folder to work in.
     #[error("no scratch image can be started without a cache folder: set STEELBANK_CACHE or HOME")]
@@ -363,8 +363,8 @@ pub struct Scratch {
 }
 
 /// A request for a scratch image of this project. The image accepts calls after about 20 ms.
-/// Nothing is loaded in it, unless it starts from an up-to-date snapshot of the builder's loads.
-/// This happens only without overlays and confinement.
+/// Nothing is loaded in the image, unless it starts from an up-to-date snapshot of the builder's
+/// loads. A request with overlays or confinement starts without a snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct ScratchRequest {
     overlays: Vec<Overlay>,

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::call::ToolAnswer;
 
 /// The default maximum length of an answer: of its text in characters, and of its JSON in bytes.
-/// This is 10,000 tokens of about four characters each.
+/// 40,000 characters are about 10,000 tokens.
 pub(crate) const BUDGET: usize = 40_000;
 /// The characters reserved for the parts of an answer other than its entries.
 const ENVELOPE: usize = 3_000;

@@ -101,7 +101,7 @@ impl<R> Continued<R> {
     /// Returns the request, for an answer that has only one page.
     ///
     /// # Errors
-    /// A cursor was given.
+    /// The cursor is invalid or points past that page.
     pub(crate) fn on_one_page(self) -> Result<R, Failure> {
         Paging::at(self.cursor).within(1)?;
         Ok(self.request)
@@ -235,7 +235,7 @@ impl PageRange {
     pub(crate) fn rest(&self) -> String {
         match self.cursor() {
             Some(cursor) => format!(
-                "\n\n{} of {} entries are shown; pass cursor {cursor:?} for the next ones.",
+                "\n\n{} of {} entries are shown; pass cursor {cursor:?} for the next entries.",
                 self.count, self.total
             ),
             None => String::new(),

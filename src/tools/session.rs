@@ -37,7 +37,7 @@ pub struct Session {
     project: Arc<ProjectRoot>,
     permissions: Permissions,
     tools: Tools,
-    /// The outcomes of this session's loads, by system or file.
+    /// The outcomes of the loads of all clients, by system or file.
     loads: Arc<Mutex<BTreeMap<String, Load>>>,
     recovery: Arc<Recovery>,
     /// This client's state, if several clients share the image.
@@ -260,7 +260,7 @@ impl Session {
             format!("{}{}", project.shown(path), if path.is_file() { "" } else { " (gone)" })
         };
         (!changed.is_empty()).then(|| {
-            let why = format!("Changed since they were loaded: {}.", some_of(&changed, shown));
+            let why = format!("Files that changed since they were loaded: {}.", some_of(&changed, shown));
             Advice::ReloadImage.added_to(&why, wording)
         })
     }

@@ -18,7 +18,7 @@ impl Session {
                 other => format!("on port {other}"),
             };
             Failure::engine(format!(
-                "--swank {port}: the image already has a Swank server for all its clients, {open}. Omit the port, or pass that port."
+                "--swank {port}: the image already has a Swank server for all its clients, {open}. Omit the port to share that server."
             ))
         })
     }

@@ -43,7 +43,7 @@ struct Work {
 
 #[derive(Default)]
 struct WorkState {
-    /// The call that waits for the job; progress is reported to it.
+    /// The call that waits for the job, and that receives its progress reports.
     waiting: Option<Call>,
     ended: bool,
     /// `None` until the job has ended, and after the outcome was returned.

@@ -1,7 +1,7 @@
 //! The ceilings that `cargo xtask lint` enforces: limits for the product's size and for patterns
 //! that plain prose avoids.
 //!
-//! `xtask/ceilings.txt` lists them, a line `NAME = FIGURE` each. A change may lower a figure. It
+//! `xtask/ceilings.txt` lists them, a line `NAME = FIGURE` each. A change may lower any figure, but
 //! may raise only `product-lines`, and only with a bullet in CHANGELOG.md that names the new figure
 //! and its benefit.
 

@@ -179,9 +179,9 @@ impl ChangedInputs {
 
 impl Inputs {
     /// Records the state of the inputs that Lisp reported. Skips files in `cache`, because they are
-    /// not the user's files. Fails if a file was written after `before` (nanoseconds since 1970),
-    /// because the image may contain an older version of that file, if a file cannot be read, or if
-    /// ASDF searches too many folders.
+    /// not the user's files. Fails if a file cannot be read, if ASDF searches too many folders, or
+    /// if a file was written after `before` (nanoseconds since 1970): the image may contain an
+    /// older version of such a file.
     pub(super) fn gather(told: InputsReport, cache: &Path, before: i128) -> Result<Self, String> {
         let mut inputs = Self::default();
         let listed = told.files.into_iter().chain(told.configuration).chain(told.libraries);

@@ -23,15 +23,15 @@ use crate::handle::scratch::ScratchError;
 use crate::handle::scratch::{Helper, HelperProgram, HelperStart, HelperTask, Reply};
 use crate::{Builder, Installation, ProjectSettings, Steelbank};
 
-/// The number of attempts. An attempt is repeated if it had to compile files, or if files were
-/// written meanwhile.
+/// The maximum number of attempts. An attempt is repeated if it had to compile files, or if the
+/// inputs changed meanwhile or could not be recorded.
 const ATTEMPTS: usize = 3;
 /// A snapshot is created in the background only if no Lisp file of the project was written for this
 /// time.
 const QUIET: Duration = Duration::from_secs(10);
 /// A duration longer than a tick of the file system's clock.
 const TICK: Duration = Duration::from_millis(20);
-/// The time limit of one attempt.
+/// The time limit of each step of an attempt, and of waiting for a lock.
 const ATTEMPT_TIME: Duration = Duration::from_secs(3600);
 
 /// A snapshot that was created.
@@ -57,7 +57,8 @@ pub enum MakeError {
     /// The operating system could not create a file or a process.
     #[error("the snapshot cannot be stored: {0}")]
     System(#[from] std::io::Error),
-    /// The systems do not load, their image cannot be saved, or the time limit passed.
+    /// A load failed for a reason that may be temporary, the image cannot be saved or does not
+    /// start, or the time limit passed.
     #[error("{0}")]
     Unfit(String),
     /// A copy of the program could not be run.
@@ -476,8 +477,7 @@ impl Builder {
     /// in this process. Reports failed attempts to `tell`.
     ///
     /// # Errors
-    /// The systems do not load, or something in their image prevents saving it; the message names
-    /// the reason.
+    /// No systems were given, or the snapshot cannot be created; the message names the reason.
     pub fn make_snapshot(self, tell: impl FnMut(&str)) -> Result<MadeSnapshot, MakeError> {
         let key = self.snapshot_key();
         order(self.project.as_ref(), self.program.as_ref(), self.dynamic_space_size, key)?.run(true, tell)

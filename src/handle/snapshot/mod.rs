@@ -56,7 +56,8 @@ pub(crate) enum SnapshotKind {
     Dependencies,
 }
 
-/// The identity of a snapshot: its project, its loads, and the program that creates it.
+/// The identity of a snapshot: its project with cache and init file, its loads, the heap size, and
+/// the program and the SBCL that create it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SnapshotKey {
     /// The folder of all snapshots.
@@ -184,7 +185,7 @@ fn file_identity(path: &Path) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
     pub(crate) snapshot: Option<Snapshot>,
-    /// The reason why `snapshot` is missing or not the complete one, as a sentence fragment.
+    /// The reason why the complete snapshot is not used, as a sentence fragment.
     pub(crate) without: Option<String>,
     /// The reason why the complete snapshot cannot be saved, as a sentence.
     pub(crate) refused: Option<String>,

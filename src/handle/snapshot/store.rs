@@ -42,8 +42,8 @@ pub struct SnapshotEntry {
     pub root: Option<PathBuf>,
     /// The systems that it was created for, or "the project's systems".
     pub systems: Vec<String>,
-    /// True if it has only the dependencies of these systems, or the systems before the changed
-    /// files.
+    /// True if the snapshot has only the first of these systems: those before the project's first
+    /// system, before changed files, or before a system that prevents saving.
     pub dependencies: bool,
     /// The size in bytes.
     pub bytes: u64,
