@@ -96,7 +96,7 @@ pub struct Lookup {
     pub package: Option<Package>,
     /// The symbol and its accessibility, or the reason why it was not found.
     pub found: Result<(Symbol, Access), LookupStatus>,
-    /// The package in which the symbol was found, if the request specified no package and no such
+    /// The package where the symbol was found, if the request specified no package and no such
     /// symbol is accessible in CL-USER.
     pub looked_up_in: Option<String>,
 }

@@ -1,12 +1,12 @@
-//! Restarts Lisp after its death or on request. [`Recovery`] records loads, deaths and restarts,
+//! Restarts Lisp after a death, if it is unusable, or on request. [`Recovery`] records loads, deaths and restarts,
 //! decides whether to restart, and reports restarts to clients.
 //!
 //! A restart starts with [`Recovery::ask`]: the session's death watch (`tools/session.rs`) has
-//! detected a death, or a client requests a restart. [`Recovery::decide`] checks whether to
-//! restart, and prepares a [`Handover`]. `doors/restart.rs` ends the calls of all clients and adds
-//! their connections to the handover. `doors/cli/serve.rs` executes the program again in the same
-//! process (`crate::engine::execute_again`). The next image restores the record with
-//! [`Recovery::restore`] and repeats the loads.
+//! detected that Lisp died or is unusable, or a client requests a restart. [`Recovery::decide`]
+//! checks whether to restart, and prepares a [`Handover`]. `doors/restart.rs` ends the calls of all
+//! clients and adds their connections to the handover. `doors/cli/serve.rs` executes the program
+//! again in the same process (`crate::engine::execute_again`). The next image restores the record
+//! with [`Recovery::restore`] and repeats the loads.
 
 use crate::answer::Advice;
 use std::io::{self, Read, Seek, Write};

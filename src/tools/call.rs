@@ -212,7 +212,7 @@ pub struct ToolAnswer {
     pub outcome: CallOutcome,
     /// Additional notes, one sentence each.
     pub notes: Vec<String>,
-    /// The package in which an unqualified name was found, if that is not the default package.
+    /// The package where an unqualified name was found, if that is not the default package.
     pub looked_up_in: Option<String>,
 }
 
@@ -231,7 +231,7 @@ impl ToolAnswer {
     #[must_use]
     pub(crate) fn looked_up_in(mut self, package: Option<String>) -> Self {
         self.notes.extend(package.as_ref().map(|package| {
-            format!("Found in package {package}: the call gave no package, and {DEFAULT_PACKAGE} has no symbol with this name.")
+            format!("Found in package {package}: the call gave no package, and no symbol with this name is accessible in {DEFAULT_PACKAGE}.")
         }));
         self.looked_up_in = package;
         self

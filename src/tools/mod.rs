@@ -38,7 +38,7 @@ pub enum Offer {
     Core,
     /// Listed by default: it has a contract, or agents need it daily.
     Daily,
-    /// Listed only if the client selects all tools.
+    /// Listed only if it is selected: by name, with `all`, or with `read`.
     All,
 }
 

@@ -252,7 +252,8 @@ impl Session {
     }
 
     /// Returns a warning if files of the project have changed since they were loaded. The states of
-    /// the files must have been checked at `then` or later.
+    /// the files must have been checked at `then` or later. Returns `None` if the project's tree is
+    /// not watched.
     pub(crate) fn older_image(&self, then: Instant, wording: Wording) -> Option<String> {
         let project = self.started()?.project();
         let changed = project.changed_files(then);

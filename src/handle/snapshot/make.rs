@@ -238,7 +238,7 @@ impl SnapshotOrder {
     }
 
     /// Starts a copy of the program that creates the snapshot at low priority. The copy ends with
-    /// this process, unless `outlives` is true.
+    /// this process or, if `outlives` is true, after at most five minutes.
     pub(crate) fn run_later(&self, outlives: bool) -> Result<(), MakeError> {
         let key = Some(self.key.clone());
         let start = HelperStart { what: HelperTask::Snapshot, key, outlives, ..self.start.clone() };
