@@ -1,5 +1,5 @@
-//! Restarts Lisp after a death, if it is unusable, or on request. [`Recovery`] records loads, deaths and restarts,
-//! decides whether to restart, and reports restarts to clients.
+//! Restarts Lisp after its death, if it is unusable, or on request. [`Recovery`] records loads,
+//! deaths and restarts, decides whether to restart, and reports restarts to clients.
 //!
 //! A restart starts with [`Recovery::ask`]: the session's death watch (`tools/session.rs`) has
 //! detected that Lisp died or is unusable, or a client requests a restart. [`Recovery::decide`]
