@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize, Serializer};
 use steelbank_reader::{Dialect, Features, LispText, Marker, SymbolName, TokenKind, normalized, upcase};
 use steelbank_xref::{Access, Index, Symbol};
 
-/// A name in an answer. Prints and serializes in readable form; compares and sorts by its canonical
-/// form. A name deserialized from Lisp's answer has only the canonical form until `write` is called
-/// with the index.
+/// A name in an answer. Prints and serializes in readable form; two names compare and sort by their
+/// canonical forms, and a name compares with a string by its readable form. A name deserialized
+/// from Lisp's answer has only the canonical form until `write` is called with the index.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(from = "String")]
 pub struct LispName {
@@ -98,8 +98,7 @@ impl JsonSchema for LispName {
     }
 }
 
-/// Returns whether the character can be in a symbol's name without bars and is unchanged by
-/// normalization.
+/// Returns whether `byte` is an ASCII character that can be in a symbol's name without bars.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !byte.is_ascii_lowercase() && !b"()'\"`,;:|\\#".contains(&byte)
 }

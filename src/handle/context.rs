@@ -83,10 +83,10 @@ impl QueryContext<'_> {
         Ok((read_json(&answer.bytes)?, answer))
     }
 
-    /// Resolves the name in a request. If the image has no such symbol, the returned context's
-    /// index also contains the symbols of that name in loaded files. A fasl interns only the
-    /// symbols that it refers to, but an answer must not depend on whether a file was compiled or
-    /// came from the cache.
+    /// Resolves the name in a request. If no such symbol is accessible in the package, the returned
+    /// context's index also contains the symbols of that name that only loaded files have. A fasl
+    /// interns only the symbols that it refers to, but an answer must not depend on whether a file
+    /// was compiled or came from the cache.
     ///
     /// # Errors
     /// The name cannot be parsed. A missing symbol is an outcome of the lookup.

@@ -10,7 +10,7 @@ use steelbank_text::TextError;
 use steelbank_xref::ApplyError;
 
 /// The error of a question or an action. Most answers can report that a name was not found; the
-/// others use [`Error::NotFound`].
+/// other requests return [`Error::NotFound`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -238,8 +238,8 @@ impl Session {
         self.project.folder().is_none() && self.lisp.bank.get().is_none()
     }
 
-    /// Returns a warning if the project's folder no longer exists. Every answer includes it,
-    /// because results about files may be wrong.
+    /// Returns a warning if the project's folder no longer exists. Every answer and every error
+    /// includes the warning, because results about files may be wrong.
     pub(crate) fn missing_project(&self) -> Option<String> {
         let started = self.started().and_then(|bank| bank.root().map(Path::to_path_buf));
         let folder = started.or_else(|| self.project.folder())?;

@@ -63,8 +63,8 @@ const LINT: &[Step] = &[
 const CHECK: &[Step] =
     &[("unit tests, architecture", unit_tests), ("the Lisp half", || script("tests/lisp.sh"))];
 
-/// The steps that only `cargo xtask full` runs. Steps that need the release build come after the
-/// step that builds it.
+/// The steps that `cargo xtask full` runs in addition to `check`; the commands `dist` and `twice`
+/// run the last two. Steps that need the release build come after the step that builds it.
 const LONG: &[Step] = &[
     ("bootstrap script", || script("tests/bootstrap.sh")),
     ("all tests, in their long form", long_tests),

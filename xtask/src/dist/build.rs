@@ -10,8 +10,8 @@ use super::tries::within;
 use super::{FOLDER, Made, epoch, openly, output};
 use crate::{root, target};
 
-/// Mounts the checkout and the build folder at fixed paths, because the program contains the paths
-/// of sources and of the core.
+/// A shell command that mounts the checkout and the build folder at fixed paths, because the
+/// program contains the paths of sources and of the core.
 const MOUNT: &str = "mount -t tmpfs none /srv && mkdir /srv/steelbank /srv/old && mount --bind \"$1\" /srv/steelbank && \
                      mount --bind \"$2\" /srv/old && cd /srv/steelbank && shift 2 && exec \"$@\"";
 
