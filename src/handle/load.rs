@@ -52,7 +52,7 @@ pub(crate) struct RestoredLoads {
 }
 
 /// The delay between the deadline of a load and its interrupt, so that the load can end between two
-/// forms.
+/// forms. Also the time limit for refreshing the index after a load that did not end.
 const INTERRUPT_DELAY: Duration = Duration::from_millis(300);
 /// The time that Lisp has after an interrupt to report which files were loaded. If no report
 /// arrives in time, the answer lists no loaded files.
@@ -669,7 +669,7 @@ fn note_asked(project: &Project, answer: &LoadAnswer) {
     }
 }
 
-/// Records the image's contents. `anew` has the files that this load compiled or loaded. Updates
+/// Records the image's contents. `anew` lists the files that this load compiled or loaded. Updates
 /// the list of systems only if `are_listed`.
 pub(super) fn note(project: &Project, image: &ImageContents, anew: &HashSet<&Path>, are_listed: bool) {
     let contents = image

@@ -53,8 +53,8 @@ words! {
 pub struct Diagnostic {
     /// The severity.
     pub severity: Severity,
-    /// The range's start: of the undefined name, of the form, or of the text that could not be
-    /// read. The file is an absolute native path.
+    /// The position of the undefined name, of the form, or of the text that could not be read. The
+    /// file is an absolute native path.
     #[serde(flatten)]
     pub place: Option<Location>,
     /// The message.

@@ -426,7 +426,8 @@ pub(crate) struct SharedBank {
     /// The answers to the loads in that snapshot, used for the first load of each system; `None` if
     /// the image did not start from a snapshot.
     restored: Mutex<Option<load::RestoredLoads>>,
-    /// The reason why the image did not start from a complete snapshot.
+    /// The reason why the image did not start from a complete snapshot; `None` if it did, or if no
+    /// snapshot was expected.
     without_snapshot: Option<String>,
     /// The reason why no complete snapshot can be created, as a sentence.
     refused_snapshot: Option<String>,

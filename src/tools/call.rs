@@ -21,8 +21,8 @@ use crate::handle::Error;
 use crate::handle::scratch::ScratchError;
 use crate::workspace::NoProject;
 
-/// A call of a tool: its cancellation token, budget, wording, time limit and progress listener.
-/// Clones share the token.
+/// A call of a tool: its cancellation token, size budget, wording, patience and progress listener,
+/// and options of its answer. Clones share the token and a write in progress.
 #[derive(Clone)]
 pub struct Call {
     cancellation: Cancellation,

@@ -29,7 +29,7 @@ pub struct Clients {
 pub enum ClientKind {
     /// An agent, which calls tools.
     Agent,
-    /// An editor that a person uses. No other client sees its unsaved text.
+    /// An editor that a person uses. No other client sees the editor's unsaved text.
     Editor,
 }
 

@@ -54,7 +54,8 @@ impl Paging {
         }
     }
 
-    /// Checks that the cursor does not point past the end of `total` entries.
+    /// Checks that the cursor does not point past the end of `total` entries. Accepts every cursor
+    /// if there are no entries.
     ///
     /// # Errors
     /// The cursor points past the end: no answer has returned it, or the data has changed since.
@@ -154,7 +155,7 @@ pub(crate) struct Paged<T> {
     pub(crate) answer: T,
     /// The total number of entries.
     pub(crate) total: usize,
-    /// Pass it as `cursor` to get the next entries; absent on the last page.
+    /// The value to pass as `cursor` for the next entries; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cursor: Option<String>,
 }
