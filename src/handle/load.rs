@@ -478,7 +478,8 @@ impl Steelbank {
     }
 }
 
-/// A guard that counts a load as in progress, from `begin` until `end` or until it is dropped.
+/// A guard that counts a load as in progress, from `begin` until `end` or until the guard is
+/// dropped.
 pub(crate) struct LoadingGuard {
     bank: Steelbank,
     counted: AtomicBool,
@@ -504,8 +505,8 @@ impl Drop for LoadingGuard {
     }
 }
 
-/// A guard that ends the flight of a load when it is dropped, so that waiting callers never wait
-/// forever.
+/// A guard for the flight of a load. Dropping the guard ends the flight, so that waiting callers
+/// never wait forever.
 struct JoinGuard<'a> {
     flights: &'a InFlightLoads,
     system: &'a str,

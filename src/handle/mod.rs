@@ -47,7 +47,7 @@ pub(crate) use load::LoadingGuard;
 pub(crate) use question::Question;
 pub use requests::LoadRequest;
 
-/// The parts of an SBCL that can be started. All must be of the same build.
+/// The parts that are needed to start an SBCL. All must be of the same build.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Installation {
@@ -101,9 +101,9 @@ impl Installation {
     }
 
     /// Returns the parts that feature `embedded` links into the calling program, so that the
-    /// program is a single file without further requirements. SBCL needs contrib modules as files.
-    /// They are unpacked into `cache` when the first one is required; without `cache`, no contrib
-    /// modules are available. SBCL's sources are used if they are in `cache`.
+    /// program is a single file without further requirements. SBCL needs contrib modules as files:
+    /// all modules are unpacked into `cache` when the first module is required. Without `cache`, no
+    /// contrib modules are available. SBCL's sources are used if they are in `cache`.
     /// ```no_run
     /// use steelbank::{Installation, Steelbank};
     ///
@@ -129,13 +129,14 @@ impl Installation {
         }
     }
 
-    /// Returns the folder in the cache where `bootstrap` stores the sources of this build's SBCL.
+    /// Returns the folder in the cache where the `bootstrap` script stores the sources of this
+    /// build's SBCL.
     #[cfg(feature = "embedded")]
     pub fn sources_in(cache: &Path) -> PathBuf {
         cache.join(Self::build())
     }
 
-    /// Returns the name of this build: the last component of the path that its SBCL was built in.
+    /// Returns the name of this build: the last component of [`Installation::BUILT_SBCL`].
     #[cfg(feature = "embedded")]
     fn build() -> &'static Path {
         Path::new(Path::new(Self::BUILT_SBCL).file_name().unwrap_or_default())
@@ -402,8 +403,8 @@ pub(crate) struct SharedBank {
     /// Whether a thread is waiting to refresh the index after loads that ended with an error. Its
     /// refresh covers all such loads.
     refresh_waits: AtomicBool,
-    /// The start time of the last operation that loaded or defined something. Older snapshots lack
-    /// its definitions.
+    /// The start time of the last operation that loaded or defined something. Snapshots that were
+    /// created earlier lack the new definitions.
     changed_at: Mutex<Option<SystemTime>>,
     /// The callbacks for changes of the index.
     listeners: Mutex<Vec<Weak<ChangeListener>>>,

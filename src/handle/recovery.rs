@@ -316,7 +316,7 @@ impl Recovery {
         self.state.load(Ordering::SeqCst) != UNARMED && self.causes.send(cause).is_ok()
     }
 
-    /// Records the start of a load. A load during which Lisp dies twice is not repeated.
+    /// Records the start of a load. If Lisp dies twice during a load, the load is not repeated.
     pub fn note_begun(&self, load: &LoadedItem) {
         self.begun.lock().push(load.clone());
     }

@@ -24,8 +24,7 @@ pub(crate) struct LoadOptions {
     pub(crate) force: bool,
     /// Continue after files that do not compile. The load still counts as failed.
     pub(crate) keep_going: bool,
-    /// This load only refreshes systems that are already loaded: the system does not count as
-    /// requested.
+    /// The load only refreshes a loaded system, so the system does not count as loaded on request.
     pub(crate) again: bool,
     /// The image will be discarded, so its index is not refreshed.
     pub(crate) temporary: bool,

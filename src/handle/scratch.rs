@@ -310,7 +310,7 @@ impl Helper {
         input.write_all(text.as_bytes()).map_err(|error| ScratchError::Ended(error.to_string()))
     }
 
-    /// Waits briefly for the next reply; `None` if there was none.
+    /// Waits for the next reply; returns `None` if none arrives within [`POLL_INTERVAL`].
     pub(crate) fn reply(&mut self) -> Result<Option<Reply>, ScratchError> {
         match self.replies.recv_timeout(POLL_INTERVAL) {
             Ok(reply) => Ok(Some(reply)),
@@ -325,7 +325,7 @@ impl Helper {
 }
 
 impl Helper {
-    /// Waits until the image accepts orders.
+    /// Waits until the image accepts orders, at most for [`START`].
     fn ready(&mut self, control: &Control, until: Instant) -> Result<(), ScratchError> {
         let until = until.min(Instant::now() + START);
         loop {

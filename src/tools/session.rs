@@ -1,7 +1,7 @@
-//! [`Session`]: the state that all calls share. It has SBCL with its indexes ([`Steelbank`]),
-//! started when a tool first needs it; the index of the project's text, opened when first needed;
-//! the permissions granted by the person who started the program; and the outcomes of loads. If
-//! several clients share an image, each has a clone of the session with its own [`ClientSlot`] and
+//! [`Session`]: the state that all calls share. It holds [`Steelbank`], started when a tool first
+//! needs SBCL; the index of the project's text, opened when a tool first needs that index; the
+//! permissions granted by the person who started the program; and the outcomes of loads. If several
+//! clients share an image, each has a clone of the session with its own [`ClientSlot`] and
 //! background jobs.
 
 use std::collections::BTreeMap;
@@ -308,7 +308,7 @@ impl Session {
         &self.tools
     }
 
-    /// Returns SBCL and its indexes; starts them if necessary.
+    /// Returns the handle to SBCL; starts SBCL if necessary.
     ///
     /// # Errors
     /// SBCL did not start, now or at an earlier call.
@@ -370,7 +370,7 @@ impl Session {
             })
     }
 
-    /// Returns SBCL and its indexes, if a tool has started them.
+    /// Returns the handle to SBCL, if a tool has started SBCL.
     pub fn started(&self) -> Option<&Steelbank> {
         self.lisp.bank.get()?.as_ref().ok()
     }

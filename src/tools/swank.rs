@@ -28,7 +28,7 @@ impl Session {
     ///
     /// # Errors
     /// Swank is not installed, does not load, or the port is in use. The reservation is dropped, so
-    /// that another port can be reserved.
+    /// that another port can be reserved, unless Lisp has died and will be restarted.
     pub fn open_swank(&self) -> Option<Result<SwankServer, Failure>> {
         let port = self.recovery().swank()?;
         let opened = self.bank().and_then(|bank| bank.open_swank(port).map_err(Failure::from));

@@ -128,7 +128,7 @@ impl Tool {
     }
 
     /// Marks the tool as fast: it neither waits for Lisp nor walks a directory tree, so the thread
-    /// that reads requests may run it.
+    /// that reads requests may run the tool.
     #[must_use]
     pub fn immediate(mut self) -> Self {
         self.immediate = true;

@@ -102,7 +102,7 @@ pub(crate) enum ScratchOrder {
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Reply {
     Ready,
-    /// The helper cannot do its task. The text is a sentence.
+    /// The helper cannot do its task. The text gives the reason.
     Broken(String),
     /// The helper cannot be confined. The text is a clause.
     Unconfined(String),
