@@ -317,8 +317,8 @@ impl Steelbank {
         control: &Control,
     ) -> Result<LoadAnswer, Error> {
         let (project, begun) = (self.project(), SystemTime::now());
-        // Reloading a loaded system changes nothing until it compiles or loads a file, so count the
-        // reload as in progress only from then on.
+        // Reloading a loaded system changes nothing until a file is compiled or loaded, so count
+        // the reload as in progress only from then on.
         let is_reload = matches!(&target, LoadTarget::System(name) if project.is_loaded(name));
         let moving = Arc::new(LoadingGuard { bank: self.clone(), counted: AtomicBool::new(false) });
         if !is_reload {
@@ -627,9 +627,9 @@ fn end(project: &Project, diagnostic: &mut Diagnostic, texts: &mut ReadTexts) {
     }
 }
 
-/// Returns the start of the text that the reader could not read, and the message. The reader
-/// reports a position after that text, or the enclosing form. If a string, symbol or comment is not
-/// closed, the message names it.
+/// Returns the start of the text that the reader could not read, and the message. The position `at`
+/// that the reader reports is after that text, or at the start of the enclosing form. If a string,
+/// symbol or comment is not closed, the message names it.
 fn misread(at: u32, bytes: &[u8], read: &LispText, message: String) -> (u32, String) {
     let unclosed = check_structure(bytes, Dialect::CommonLisp).problem.and_then(|problem| {
         let what = match problem.kind {

@@ -175,7 +175,7 @@ impl Builder {
     }
 
     /// Sets the path of the `steelbank` program, which must be of the same build as the
-    /// installation. Copies of it create snapshots and run scratch images.
+    /// installation. Copies of the program create snapshots and run scratch images.
     #[must_use]
     pub fn program(mut self, program: PathBuf) -> Self {
         self.program = Some(scratch::HelperProgram { path: program, options: Vec::new() });
@@ -533,8 +533,8 @@ impl Steelbank {
                 })
             });
         }
-        // Continue from this export only if nothing was compiled meanwhile. Otherwise it may
-        // contain half-defined code, which the next export must include again.
+        // Continue from this export only if nothing was compiled meanwhile. Otherwise this export
+        // may contain half-defined code, which the next export must include again.
         let quiet = begun.is_some() && begun == self.inner.lisp.long_jobs_started();
         if quiet && made == self.code_made_by_others() {
             *complete = index;

@@ -26,7 +26,7 @@ pub trait Question {
     /// Lisp.
     ///
     /// # Errors
-    /// The name or the request cannot be read, Lisp cannot answer, or the question was cancelled.
+    /// The name or the request is invalid, Lisp cannot answer, or the question was cancelled.
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<Self::Answer, Error>;
 }
 

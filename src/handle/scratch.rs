@@ -65,8 +65,8 @@ pub(crate) const CALL: &str = "call";
 
 /// The time limit for the start of a scratch image.
 const START: Duration = Duration::from_secs(30);
-/// The maximum length of a reply in bytes. It is lower for a confined image, because its code is
-/// not trusted and a parsed reply takes much more memory.
+/// The maximum length of a reply in bytes. The limit for a confined image is lower, because the
+/// image's code is not trusted and a parsed reply takes much more memory.
 const LONGEST_REPLY: u64 = 1 << 28;
 const LONGEST_CONFINED_REPLY: u64 = 1 << 23;
 /// The maximum number of unread replies. They are limited because code in the image can also write

@@ -1,5 +1,6 @@
-//! Runs the user's Swank or Slynk in the image, so that an editor such as SLIME can connect. The
-//! index is refreshed before each answer if a person has defined something from the editor.
+//! Runs the user's Swank or Slynk in the image, so that an editor such as SLIME can connect. Before
+//! an answer, the index is refreshed if code was created in the image meanwhile, for example from
+//! the editor.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};

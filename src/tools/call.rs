@@ -1,5 +1,5 @@
-//! The call of a tool: [`Call`] holds its cancellation token, progress listener, time limit and
-//! size budget; [`ToolAnswer`] is its answer and [`Failure`] its error.
+//! The call of a tool: [`Call`] holds its cancellation token, progress listener, patience and size
+//! budget; [`ToolAnswer`] is its answer and [`Failure`] its error.
 
 use crate::ErrorKind;
 use std::sync::Arc;

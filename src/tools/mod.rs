@@ -82,7 +82,7 @@ impl Tools {
     /// and `read` (the tools that only read). Other tools do not answer.
     ///
     /// # Errors
-    /// No tool has one of the names, or the list is empty.
+    /// A part of `choice` names no tool, or `choice` is empty.
     pub fn chosen(&self, choice: &str) -> Result<Self, String> {
         let mut list: Vec<&'static Tool> = Vec::new();
         for part in choice.split(',').map(str::trim).filter(|part| !part.is_empty()) {

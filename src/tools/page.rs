@@ -244,9 +244,10 @@ impl PageRange {
     }
 }
 
-/// Renders the page of `answer` that nearly fills `budget` characters, as text and as JSON.
-/// `answer` must have only entries from number `offset` on, and `total` is the number of all
-/// entries. The page has at least [`Sequence::min_entries`] entries, even if these do not fit.
+/// Renders all entries of `answer` if they fit into `budget`; otherwise, as many of the first
+/// entries as nearly fill it. `answer` must have only entries from number `offset` on, and `total`
+/// is the number of all entries. The page has at least [`Sequence::min_entries`] entries, even if
+/// these do not fit.
 ///
 /// # Errors
 /// `render` fails.

@@ -88,8 +88,8 @@ pub fn list(cache: &Path) -> Vec<SnapshotEntry> {
     entries
 }
 
-/// Reads the index and the project's systems from the most recently used complete snapshot of the
-/// project in `root`, even if its files have changed since.
+/// Reads the index and the names of the project's systems from the most recently used complete
+/// snapshot of the project in `root`, even if its files have changed since.
 #[cfg(feature = "server")]
 pub(crate) fn last(cache: &Path, root: &Path) -> Option<(Index, Vec<String>)> {
     let root = std::fs::canonicalize(root).ok()?;
