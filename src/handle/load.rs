@@ -46,8 +46,8 @@ pub(crate) struct RestoredLoads {
     project: Option<Vec<String>>,
     /// Whether the snapshot contains all requested loads.
     pub(crate) complete: bool,
-    /// The snapshot's core. The file stays open, because SBCL opens it by its descriptor's path
-    /// while it starts.
+    /// The snapshot's core. The file stays open, because SBCL opens the core by the path of this
+    /// descriptor while it starts.
     _core: std::fs::File,
 }
 

@@ -593,14 +593,14 @@ impl Steelbank {
         self.project().root()
     }
 
-    /// Lists the loaded source files, each with the write date that it had when it was loaded
-    /// (universal time, in seconds).
+    /// Lists the loaded source files, each with the write date of the loaded version (universal
+    /// time, in seconds).
     pub fn loaded_files(&self) -> Vec<(PathBuf, u64)> {
         self.project().loaded()
     }
 
-    /// Returns the write date (universal time) that the file at `path` had when it was loaded;
-    /// `None` if it is not loaded.
+    /// Returns the write date (universal time) of the loaded version of the file at `path`; `None`
+    /// if the file is not loaded.
     pub(crate) fn loaded_date(&self, path: &Path) -> Option<u64> {
         self.project().loaded_date(path)
     }

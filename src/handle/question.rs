@@ -1,5 +1,5 @@
-//! The traits of requests: [`Question`] for those that only read, [`Action`] for those that change
-//! something.
+//! The traits of requests: [`Question`] for requests that only read, [`Action`] for requests that
+//! change something.
 
 use crate::engine::control::Control;
 use crate::handle::context::QueryContext;

@@ -31,7 +31,7 @@ const USAGE: &str = "Usage: cargo xtask check | lint | full | size | prose [--li
             another duration), dist, twice. Continues after a failure, and ends with a table
 ";
 
-/// Crates that must not be compiled for a Rust program that uses only the library.
+/// Crates that must not be compiled for a Rust program that uses the library without features.
 const NOT_IN_THE_LIBRARY: [&str; 5] = ["tree-sitter", "clap", "rmcp", "tokio", "notify"];
 
 /// The outcome of a step: passed, or the reason why the step was skipped. The error is the message

@@ -170,7 +170,8 @@ impl ChangedInputs {
         self.files.is_empty() && self.other.is_none()
     }
 
-    /// Describes the differences, as a sentence fragment.
+    /// Describes `other`, or else the number of changed files, as a sentence fragment; `None` if
+    /// there are no differences.
     pub(super) fn describe(&self) -> Option<String> {
         let files = || counted(self.files.len(), "file has changed", "files have changed");
         self.other.clone().or_else(|| (!self.files.is_empty()).then(files))

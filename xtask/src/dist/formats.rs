@@ -11,8 +11,8 @@ use super::{Made, Release, deb, mcpb, npm, oci, output};
 pub(super) const SUMMARY: &str =
     "Common Lisp code intelligence in one file: what a symbol is, who uses it, what breaks when it changes";
 pub(super) const LICENSE: &str = "MIT OR Apache-2.0";
-/// The account that owns the repository and the names below. docs/internals/publishing.md lists the
-/// settings.
+/// The account that owns the repository. docs/internals/publishing.md explains how to set this,
+/// [`MAINTAINER`] and [`SERVER`].
 pub(super) const OWNER: &str = "steelbank";
 pub(super) const MAINTAINER: &str = "steelbank's maintainers <maintainers@steelbank.invalid>";
 /// The name in the registry of MCP servers. The registry checks that the packages contain it.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{Made, Release, output, pages, quietly};
 use crate::root;
 
-/// The query, which is README's second one, and a place in its answer.
+/// The query, the second in README, and a place in its answer.
 const QUESTION: [&str; 4] = ["--system", "shop", "who-calls", "shop:total"];
 const ANSWER: &str = "cart.lisp:24:22: shop:receipt";
 
