@@ -1,4 +1,4 @@
-//! Formats messages: quotes and shortens text, joins lists, and ends sentences.
+//! Formats messages: quotes, shortens and truncates text, joins lists, and ends sentences.
 
 use crate::answer::shortened;
 

@@ -424,7 +424,7 @@ impl Session {
         )))
     }
 
-    /// Returns the record of Lisp's deaths, which also requests restarts.
+    /// Returns the record of loads, deaths and restarts, which also requests restarts.
     pub fn recovery(&self) -> &Arc<Recovery> {
         &self.recovery
     }

@@ -287,8 +287,8 @@ struct Making {
     image: ImageContents,
 }
 
-/// A system in Lisp's report of the load order. `keeps` is true if it holds memory outside the
-/// heap, which prevents saving.
+/// A system in Lisp's report of the load order. `keeps` is true if the system holds memory outside
+/// the heap, which prevents saving.
 #[derive(Deserialize)]
 struct Ordered {
     name: String,

@@ -40,7 +40,7 @@ pub struct SnapshotEntry {
     pub path: PathBuf,
     /// The project's folder.
     pub root: Option<PathBuf>,
-    /// The systems that it was created for, or "the project's systems".
+    /// The systems that the snapshot was created for, or "the project's systems".
     pub systems: Vec<String>,
     /// True if the snapshot has only the first of these systems: those before the project's first
     /// system, before changed files, or before a system that prevents saving.
@@ -49,7 +49,7 @@ pub struct SnapshotEntry {
     pub bytes: u64,
     /// The number of its input files.
     pub files: usize,
-    /// The reason why it cannot be used; `None` if it can.
+    /// The reason why the snapshot cannot be used; `None` if it can.
     pub unfit: Option<String>,
     /// The time of its last use, in seconds since 1970.
     pub used: u64,
