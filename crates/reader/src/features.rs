@@ -91,7 +91,7 @@ where
 }
 
 /// Evaluates the feature expression `datum` of `text`. `None` if it is not a literal feature
-/// expression, for example `#.(…)`, which needs evaluation.
+/// expression, for example `#.(…)`, which needs evaluation, or if it is nested too deeply.
 pub(super) fn outcome(
     features: &Features,
     text: &LispText,

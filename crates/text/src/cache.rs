@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use steelbank_reader::lines::LineIndex;
 
-/// The maximum size of the cached texts, in bytes.
+/// The maximum size of the cached texts with their line indexes, in bytes.
 const CACHE_BYTES: usize = 32 << 20;
 
 /// A text and its line index.
@@ -41,7 +41,8 @@ struct CachedText {
 }
 
 impl TextCache {
-    /// Returns the text of a file, or `None` if the file has changed since it was indexed.
+    /// Returns the text of a file, or `None` if the file has changed since it was indexed or cannot
+    /// be read.
     pub(crate) fn get(&self, tree: &Tree, file: &FileEntry) -> Option<Arc<TextWithLines>> {
         let stamp = tree.stamp(&file.path)?;
         if (stamp.size, stamp.signature) != (file.size, file.signature) {
