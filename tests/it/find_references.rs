@@ -345,7 +345,7 @@ fn recreated_folder_is_watched_again() {
     settle();
     world.write("src/deep/c.rs", "first();\n");
     assert_eq!(world.places("first"), ["a.rs:1:4", "src/deep/c.rs:1:1"]);
-    // The same for a folder that is moved away.
+    // A folder that is moved away, and the new folder in its place, are also watched.
     fs::rename(world.path("src"), world.path("old")).unwrap();
     fs::create_dir_all(world.path("src/deep")).unwrap();
     assert_eq!(world.places("first"), ["a.rs:1:4", "old/deep/c.rs:1:1"]);

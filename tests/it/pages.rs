@@ -1,5 +1,5 @@
-//! Checks for all tools with pages that the joined pages are the unlimited answer. Uses many names
-//! and random budgets, in an image with libraries.
+//! Checks for all tools with pages that the joined pages equal the unlimited answer. Uses many
+//! names and random budgets, in an image with libraries.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -21,8 +21,8 @@ const SYSTEMS: [&str; 20] = [
     "named-readtables", "cl-unicode", "cl-interpol",
 ];
 
-/// The test systems. Both runs omit those that this machine cannot load. cl-ppcre's tests are not
-/// listed, because they read a file of forms as data.
+/// The test systems. Both runs omit test systems that this machine cannot load. cl-ppcre's tests
+/// are not listed, because they read a file of forms as data.
 const TESTS: [&str; 5] =
     ["split-sequence/tests", "parse-number/tests", "anaphora/test", "iterate/tests", "nibbles/tests"];
 

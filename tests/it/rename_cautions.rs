@@ -1,4 +1,5 @@
-//! Tests the cautions for code, as found in libraries, that a rename may break outside its edits.
+//! Tests the cautions about code outside the edits that a rename may break. The code has patterns
+//! that occur in libraries.
 
 use std::fs;
 

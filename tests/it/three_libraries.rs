@@ -123,7 +123,7 @@ fn descriptions_agree(world: &World) {
     assert!(compared > 200, "{compared}");
 }
 
-/// Compares the files of definitions with sb-introspect's. The line of each place must have the
+/// Compares the files of definitions with sb-introspect's. The line of each place must contain the
 /// name.
 fn definitions_agree(world: &World) {
     let mut compared = 0;
@@ -258,7 +258,8 @@ impl Definitions {
         }
     }
 
-    /// Whether one of `names` is a definition or top-level form that contains the reference.
+    /// Returns whether one of `names` is a definition or top-level form that contains the
+    /// reference.
     fn around(&self, reference: &Value, names: &BTreeSet<String>) -> bool {
         let (path, line) = (reference["path"].as_str().unwrap(), reference["line"].as_u64().unwrap_or(0));
         // A name is on the first or second line of its form.
@@ -330,7 +331,7 @@ fn users_agree_with_the_references(world: &World) {
     assert!(compared > 300, "{compared}");
 }
 
-/// Checks that nine tenths of all affected definitions are the project's.
+/// Checks that nine tenths of all affected definitions are in the project.
 fn users_are_the_projects(world: &World) {
     let (mut own, mut all) = (0, 0);
     for name in names_of_packages(world) {
@@ -597,7 +598,7 @@ fn reloads_agree(world: &World) {
         assert!(listed.to_string().contains("::steelbank-new") && is_there(), "{path}: {listed:#}");
         let removed = world.ask("reload", json!({ "remove": true }));
         assert!(!is_there(), "{path}: {removed:#}");
-        // A single file is loaded as by SBCL.
+        // load-file loads a single file as SBCL does.
         let loaded = world.ask("load-file", json!({ "path": path }));
         assert_eq!(loaded["status"], "loaded", "{loaded:#}");
     }

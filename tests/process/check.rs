@@ -58,7 +58,7 @@ fn check_of_unwritten_texts_changes_nothing() {
     let control = Control::new(LONG);
     let root = bank.root().unwrap().to_path_buf();
     assert!(bank.run(&LoadRequest::system("shop"), &control).unwrap().failure.is_none());
-    // The names of the load are cached after it.
+    // The names of the loaded files are cached after the load.
     bank.answer(&WhoRequest::calls("shop::total").package("CL-USER"));
     let has_names = || {
         files(&folder.join("cache"))
@@ -160,7 +160,7 @@ fn scratch_image_ends_at_its_deadline() {
     drop(scratch);
     assert!(!running(process));
 
-    // The third of three waits until its deadline.
+    // The third of three concurrent scratch images waits until its deadline.
     let first = bank.done(&ScratchRequest::new());
     let _second = bank.done(&ScratchRequest::new());
     let third = bank.run(&ScratchRequest::new(), &Control::new(Duration::from_millis(200)));
@@ -236,7 +236,7 @@ fn scratch_copy_keeps_effects_from_the_image() {
     assert_eq!((&said["severity"], &said["at"]), (&json!("error"), &json!("b.lisp:4:3")), "{said:?}");
     let lean = |key: &String| ["severity", "at", "message", "form"].contains(&key.as_str());
     assert!(said.keys().all(lean), "{said:?}");
-    // Code that kills Lisp kills only the copy, and counts as a load failure.
+    // Code that kills Lisp kills only the scratch image, and counts as a load failure.
     let edits = json!([{ "path": "b.lisp", "text": DEADLY }]);
     let died = ask("check", json!({ "edits": edits }));
     assert_eq!(died.structured["loads"], json!(false), "{}", died.text);

@@ -1,5 +1,5 @@
 //! Tests of edits that are interrupted, fail, or run concurrently. Each edit is applied completely
-//! or not at all, and a completed one is never lost.
+//! or not at all, and a completed edit is never lost.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -103,8 +103,8 @@ impl Cut {
         (self.random >> 33) as usize % end
     }
 
-    /// Returns whether the files have the new texts. Fails if only some have, or if a temporary
-    /// file or an unfinished edit exists.
+    /// Returns whether the files have the new texts. Fails if only some files have the new text, or
+    /// if a temporary file or an unfinished edit exists.
     fn is_new(&self, what: &str) -> bool {
         let new = |text: &str| text.replace("hub", "centre");
         let found: BTreeSet<bool> = self
@@ -220,7 +220,7 @@ fn interrupted_edit_is_complete_or_undone() {
 fn failed_system_call_leaves_no_partial_edit() {
     own_process!();
     let mut cut = Cut::new("edits-fail");
-    // Calls that can fail, without those for memory and exit.
+    // System calls that can fail, except those for memory and exit.
     let can_fail = [
         libc::SYS_openat,
         libc::SYS_write,
@@ -391,7 +391,7 @@ fn next_start_undoes_an_interrupted_edit() {
     client.leave();
     ends(child);
 
-    // The next edit in any session undoes it, too.
+    // The next edit in any session undoes an interrupted edit, too.
     end();
     let request = EditRequest::new("package.lisp", "hub", EditOperation::Replace, "(defun hub (x) (list x))");
     cut.bank.done(&request);

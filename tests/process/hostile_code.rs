@@ -160,7 +160,7 @@ impl World {
 
     /// Returns the server's exit status, if any, and its last errors.
     fn post_mortem(&mut self) -> String {
-        // It may be ending.
+        // The server may be ending.
         std::thread::sleep(Duration::from_secs(1));
         let said = fs::read(self.folder.join(SAID)).unwrap_or_default();
         let last = String::from_utf8_lossy(&said[said.len().saturating_sub(2000)..]).into_owned();

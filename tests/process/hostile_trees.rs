@@ -1,5 +1,5 @@
-//! Tests of projects with odd files, which may come from untrusted people. Reading questions are
-//! answered quickly, with little memory, and start no program.
+//! Tests of projects with odd files, which may come from untrusted people. Queries that only read
+//! are answered quickly, with little memory, and start no program.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -216,7 +216,7 @@ fn ask_everything(root: &Path, cache: &Path) -> Vec<String> {
     if faults != "0" || !children.is_empty() {
         wrong.push(format!("a program was started: {faults} faults, children {children:?}"));
     }
-    // This is last because it starts Git.
+    // This call is last because it starts Git.
     let begun = processor_time(child.id());
     let answer = client.call("impact", json!({ "diff": true }));
     let taken = processor_time(child.id()) - begun;
@@ -235,7 +235,7 @@ fn reading_questions_hang_on_no_tree() {
     let cache = folder.join("cache");
     let mut random = Random(1);
     let mut trees: Vec<Vec<(&str, usize)>> = small_or_full(
-        // These trees combine places where a question once hung.
+        // These trees combine places where a query once hung.
         vec![
             vec![
                 ("x.asd", 0),

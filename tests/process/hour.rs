@@ -80,7 +80,8 @@ impl Person {
                 while line.trim_end() != format!("done {turn}") {
                     line.clear();
                     if said.read_line(&mut line).unwrap() == 0 {
-                        // Without a terminal, Emacs may end when its Lisp dies. Start another one.
+                        // Without a terminal, Emacs may end when its Lisp dies. Start another
+                        // Emacs.
                         emacs.wait().unwrap();
                         *self = Self::new(port, path);
                         return self.compile(turn, port, path);
@@ -115,8 +116,8 @@ struct Seen {
     compared: usize,
 }
 
-/// Whether an answer is temporary, or from an incomplete image. A resource has only a note about a
-/// running load.
+/// Returns whether an answer is temporary, or from an incomplete image. A resource has only a note
+/// about a running load.
 fn is_incomplete(response: &Value) -> bool {
     let answer = &response["result"]["structuredContent"];
     let has_note = || response["result"]["contents"].to_string().contains(" load");
