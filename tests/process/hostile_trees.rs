@@ -460,7 +460,7 @@ fn terminal_output_has_no_control_characters() {
             !shown.contains(|c: char| (c.is_control() && c != '\n') || "\u{202e}\u{2066}".contains(c)),
             "{shown:?}"
         );
-        // The text index replaces them.
+        // Such characters are escaped, or replaced by the text index.
         assert!(
             ["\\u001b", "\\u2066", "\u{fffd}"].iter().any(|it| shown.contains(it)),
             "{arguments:?}: {shown}"

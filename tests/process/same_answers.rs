@@ -16,7 +16,7 @@ use crate::program::{Folder, STEELBANK, Streams, ends_well, initialized};
 use crate::renames::copy;
 use crate::texts::{expect_text, in_general, write_project};
 
-/// A definition that questions are about.
+/// A definition that the test queries.
 pub(crate) struct Asked {
     name: String,
     package: String,
@@ -73,7 +73,7 @@ pub(crate) fn session(mut command: Command) -> (Child, Client) {
 pub(crate) fn answers(client: &mut Client, asked: &[Asked]) -> Vec<(String, Value)> {
     let mut said = Vec::new();
     for (tool, schema) in reading(client) {
-        // These describe the process itself.
+        // These tools describe the process itself.
         if matches!(tool.as_str(), "status" | "index_project" | "check_index_status") {
             continue;
         }
@@ -158,7 +158,7 @@ fn unreferenced_names_are_found_in_all_sessions() {
             let plan = client.structured("rename", json!({ "name": "cold:user", "new_name": new }));
             assert!(plan["conflicts"].to_string().contains(&format!("cold::{new}")), "{plan}");
         }
-        // They are suggested for misspelt names.
+        // Such names are suggested for misspelt names.
         for (tool, argument, misspelt) in [
             ("describe-symbol", "name", "cold::lonely-functio"),
             ("find-definition", "name", "cold::lonely-functio"),
@@ -169,7 +169,7 @@ fn unreferenced_names_are_found_in_all_sessions() {
             let answer = client.call(tool, json!({ argument: misspelt })).to_string();
             assert!(answer.contains("lonely-function"), "{tool} {misspelt}: {answer}");
         }
-        // who-sets notes assignments to slots and places.
+        // who-sets reports assignments to slots and places.
         for name in ["balance", "owner", "user"] {
             let text = client.text("who-sets", json!({ "name": format!("cold::{name}") }));
             expect_text(&format!("who-sets {name}"), &text);

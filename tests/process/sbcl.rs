@@ -1,5 +1,5 @@
-//! Tests of `--sbcl`, which selects another SBCL for a command and all its processes. This image is
-//! made from the built-in SBCL. `cargo xtask full` tests another SBCL.
+//! Tests of `--sbcl`, which selects another SBCL for a command and all its processes. The image of
+//! these tests is made from the built-in SBCL. `cargo xtask full` tests another SBCL.
 
 use std::fs;
 use std::os::unix::fs::symlink;

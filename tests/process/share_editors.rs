@@ -38,7 +38,7 @@ fn heard(editor: &mut Editor) -> String {
     }
 }
 
-/// A project of two files. The second one uses the first one's functions.
+/// Writes a project of two files. The second file uses functions of the first file.
 fn used_project(name: &str) -> (Folder, String) {
     let folder = project(name);
     let asd = "(defsystem \"shop\" :serial t :components ((:file \"shop\") (:file \"uses\")))";
@@ -205,7 +205,7 @@ fn editors_wait_for_a_running_load() {
     let asd =
         "(defsystem \"shop\" :serial t :components ((:file \"slow\") (:file \"shop\") (:file \"uses\")))";
     fs::write(root.join("shop.asd"), asd).unwrap();
-    // The scratch copy that checks files may not write there.
+    // The scratch image that checks files may not write this file.
     let slow = format!(
         "(ignore-errors
            (with-open-file (out {:?} :direction :output :if-exists :append :if-does-not-exist :create)
@@ -219,7 +219,7 @@ fn editors_wait_for_a_running_load() {
     let mut one = editor(&folder, "One", &[]);
     wait_until("the load does not begin", || folder.0.join("loads").exists());
     let mut two = editor(&folder, "Two", &["--no-compile"]);
-    // Meanwhile, it answers.
+    // Meanwhile, the second editor's server answers.
     two.open("uses.lisp", uses);
     let document = two.at("uses.lisp", uses, "uses", 0)["textDocument"].clone();
     let symbols = two.ask("textDocument/documentSymbol", json!({ "textDocument": document }));

@@ -21,7 +21,7 @@ const SWANK: &str = "/usr/share/common-lisp/source/slime/swank.asd";
 const NOTHING_INSTALLED: (&str, &str) =
     ("CL_SOURCE_REGISTRY", "(:source-registry :ignore-inherited-configuration)");
 
-/// Whether Swank is installed. Prints a line if it is not.
+/// Returns whether Swank is installed. Prints a line if it is not.
 pub(crate) fn is_installed() -> bool {
     let found = Path::new(SWANK).exists();
     if !found {
@@ -250,7 +250,7 @@ fn editor_reconnects_and_strangers_are_refused() {
     client.text("restart-lisp", json!({ "force": true }));
     while editor.read().is_ok() {}
     let mut editor = Editor::connected(port);
-    // Clients without the secret are refused, and block nobody,
+    // Clients without the secret are refused, and block nobody.
     let secret = folder.join("home/.slime-secret");
     std::fs::write(&secret, "sesame\n").unwrap();
     for _ in 0..3 {
@@ -259,7 +259,7 @@ fn editor_reconnects_and_strangers_are_refused() {
         assert!(stranger.read().is_err(), "a stranger is answered");
         comes_in(port, &mut client);
     }
-    // also not if several connect at once.
+    // The same holds if several connect at once.
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
@@ -294,7 +294,7 @@ fn comes_in(port: u16, client: &mut Client) {
     }
 }
 
-/// Whether the port listens only on the loopback address.
+/// Returns whether the port listens only on the loopback address.
 fn only_loopback(port: u16) -> bool {
     let tables =
         ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default());
@@ -380,7 +380,7 @@ fn port_needs_permission_and_swank() {
     }
 }
 
-/// Whether there is an Emacs with SLIME.
+/// Returns whether there is an Emacs with SLIME.
 pub(crate) fn has_slime() -> bool {
     let emacs = Command::new("emacs").args(["--batch", "--eval", "(require 'slime)"]).output();
     emacs.is_ok_and(|output| output.status.success())

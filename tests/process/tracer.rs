@@ -99,7 +99,7 @@ pub(crate) fn trace(
 
 /// Returns the system call that the child is about to make.
 fn call(child: i32) -> Option<i64> {
-    // SAFETY: zeros are a value of it; the call writes no more than its size.
+    // SAFETY: zeros are a valid `ptrace_syscall_info`; the call writes no more than its size.
     let info = unsafe {
         let mut info: libc::ptrace_syscall_info = std::mem::zeroed();
         let size = std::mem::size_of_val(&info);
@@ -120,7 +120,7 @@ mod registers {
     pub(crate) const CAN_FAIL: bool = true;
 
     fn with(order: &impl Fn(libc::c_uint, usize), change: impl FnOnce(&mut libc::user_regs_struct)) {
-        // SAFETY: zeros are a value of it.
+        // SAFETY: zeros are a valid `user_regs_struct`.
         let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
         order(libc::PTRACE_GETREGS, (&raw mut registers) as usize);
         change(&mut registers);
