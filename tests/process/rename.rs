@@ -303,15 +303,15 @@ fn renames_are_verified() {
     check_built_names(&bank);
 }
 
-/// Verifies renames with effects that no loaded code shows, and edits in files that are not loaded.
+/// Verification does not load a file if the file's last load was stopped. It reports a file that
+/// loaded before but no longer ends.
 #[test]
 fn file_with_stopped_load_is_skipped() {
     own_process!();
     let folder = Folder::new("rename-stopped");
     let bank = project(&folder.0);
     let root = bank.root().unwrap().to_owned();
-    // The load of the first file never ends. The load of the second file ended before `busy`
-    // existed.
+    // The load of slow.lisp never ends. The load of once.lisp ends, because `busy` does not exist.
     fs::write(root.join("slow.lisp"), "(defun rn::slow () (rn:area 1 2))\n(loop)\n").unwrap();
     fs::write(root.join("once.lisp"), "(when (probe-file \"busy\") (loop))\n").unwrap();
     let load =
