@@ -54,7 +54,7 @@ impl Features {
 
     /// Returns the features of the bundled SBCL, from `sbcl-features.txt`, which a test generates.
     /// A feature expression is uncertain if it depends on a name that is a feature of neither SBCL
-    /// nor another known implementation.
+    /// nor a known other implementation or platform.
     pub fn sbcl() -> Self {
         static SBCL: LazyLock<Features> = LazyLock::new(|| Features {
             names: Arc::new(folded(include_str!("sbcl-features.txt").lines())),

@@ -97,7 +97,7 @@ impl LineIndex {
         bytes
     }
 
-    /// Returns the number of lines. An empty text has one.
+    /// Returns the number of lines. An empty text has one line.
     pub fn count(&self) -> usize {
         self.starts.len()
     }

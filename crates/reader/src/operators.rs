@@ -45,7 +45,8 @@ pub enum OperatorKind {
 /// The kind of object that a definition defines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Defined {
-    /// A function, generic function or method, or an object handled like them.
+    /// A function, generic function or method, or a setf expander or compiler macro, which has a
+    /// function's name.
     Function,
     /// A macro.
     Macro,

@@ -1,5 +1,4 @@
-//! Caches the texts of files that were read for previews or filters, so that the next query need
-//! not read them again.
+//! Caches the texts of files that queries read, so that the next query need not read them again.
 
 use crate::limits::MAX_FILE_BYTES;
 use crate::store::codec::checksum;

@@ -30,7 +30,7 @@ pub struct LispDefinition {
     pub end: u32,
     /// The index of the top-level form that contains the definition, from 0.
     pub form: usize,
-    /// The package of the form, if the text specifies one.
+    /// The current package at the form; `None` if the text does not set one.
     pub package: Option<String>,
     /// The first line of the form, at most 240 bytes.
     pub line: String,

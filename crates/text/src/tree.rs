@@ -330,7 +330,7 @@ impl Tree {
         all.map(|path| (path.clone(), known.get(path.as_path()).copied())).collect()
     }
 
-    /// Returns whether one of the folders in `watched` is another repository.
+    /// Returns whether one of the folders in `watched` is a nested repository or linked worktree.
     pub(crate) fn has_repositories(&self, watched: &[(PathBuf, u64)]) -> bool {
         let below = watched.iter().filter(|(path, _)| !path.is_absolute() && !path.as_os_str().is_empty());
         below.map(|(path, _)| path).any(|path| steelbank_tree::nested(&self.path.join(path)).is_some())

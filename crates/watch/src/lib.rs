@@ -109,7 +109,8 @@ pub enum ChangeKind {
     Contents,
     /// Something other than a folder was added or removed.
     Entry,
-    /// A folder was added or removed. The caller must [forget](Watch::forget) the watches below it.
+    /// A folder was added, removed or moved. The caller must [forget](Watch::forget) the watches at
+    /// and below the path.
     Folder,
 }
 

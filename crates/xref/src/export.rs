@@ -172,7 +172,8 @@ impl<'a> Export<'a> {
         self.table(7)
     }
 
-    /// Returns the functions that have records.
+    /// Returns the functions in the exported code objects with records, and the methods defined
+    /// since the base.
     pub fn functions(&self) -> ExportTable<'a, FunctionColumn> {
         self.table(8)
     }

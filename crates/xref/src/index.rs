@@ -1,5 +1,5 @@
-//! An immutable snapshot of all cross references: the embedded base index, and the exports applied
-//! to it. [`Index::apply`] creates the next snapshot from an export.
+//! An immutable snapshot of all cross references: the base index, and the exports applied to it.
+//! [`Index::apply`] creates the next snapshot from an export.
 
 use super::bake::bake;
 use super::columns::{
