@@ -94,7 +94,7 @@ fn joined(world: &World, tool: &str, arguments: &Value, budget: usize) -> BTreeM
     lists
 }
 
-/// Checks one question; returns whether the answer has several pages.
+/// Checks one query. Returns whether its answer has several pages.
 fn check(world: &World, tool: &str, arguments: &Value, random: &mut Random) -> bool {
     let whole = ask(world, tool, arguments, &Call::default().without_limit());
     if whole.outcome != CallOutcome::Answered {

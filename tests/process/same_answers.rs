@@ -69,7 +69,7 @@ pub(crate) fn session(mut command: Command) -> (Child, Client) {
     (child, client)
 }
 
-/// Returns the answers of all reading tools, each with its question.
+/// Returns the answers of all reading tools, each with its query.
 pub(crate) fn answers(client: &mut Client, asked: &[Asked]) -> Vec<(String, Value)> {
     let mut said = Vec::new();
     for (tool, schema) in reading(client) {
@@ -108,7 +108,7 @@ pub(crate) fn answers(client: &mut Client, asked: &[Asked]) -> Vec<(String, Valu
     said
 }
 
-/// Lists the questions that `others` answers differently.
+/// Lists the queries that `others` answers differently.
 fn differences(how: &str, answers: &[(String, Value)], others: &[(String, Value)]) -> Vec<String> {
     assert!(answers.len() > 50 && others.len() == answers.len(), "{} {}", answers.len(), others.len());
     let pairs = answers.iter().zip(others).filter(|((_, answer), (_, other))| answer != other);
@@ -117,7 +117,7 @@ fn differences(how: &str, answers: &[(String, Value)], others: &[(String, Value)
         .collect()
 }
 
-/// Asks about the definitions that `about` returns in all three kinds of session, and compares the
+/// Queries the definitions that `about` returns in all three kinds of session, and compares the
 /// answers.
 #[track_caller]
 fn compare(home: &Path, system: &str, about: &dyn Fn(&mut Client) -> Vec<Asked>) {

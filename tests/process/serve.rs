@@ -75,7 +75,7 @@ fn server_ends_if_client_stops_reading() {
     }
 }
 
-/// Asks for more than fits into a pipe, reads a little of it, and stops reading.
+/// Requests more than fits into a pipe, reads a little of it, and stops reading.
 fn leave(command: Command, mut input: impl std::io::Write + Send + 'static, mut output: impl std::io::Read) {
     drop(command);
     let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {

@@ -116,7 +116,7 @@ fn call(child: i32) -> Option<i64> {
 
 #[cfg(target_arch = "x86_64")]
 mod registers {
-    /// Whether system calls can be made to fail.
+    /// Whether this module can make system calls fail.
     pub(crate) const CAN_FAIL: bool = true;
 
     fn with(order: &impl Fn(libc::c_uint, usize), change: impl FnOnce(&mut libc::user_regs_struct)) {
@@ -138,7 +138,7 @@ mod registers {
 
 #[cfg(not(target_arch = "x86_64"))]
 mod registers {
-    /// Whether system calls can be made to fail.
+    /// Whether this module can make system calls fail.
     pub(crate) const CAN_FAIL: bool = false;
 
     pub(super) fn skip(_: &impl Fn(libc::c_uint, usize)) {

@@ -17,7 +17,7 @@ fn unwatched(client: &mut Client) -> (String, Value) {
     (text, status["structuredContent"]["unwatched"].clone())
 }
 
-/// Starts a server, and asks it a question. Returns the text of `status`, and its field about the
+/// Starts a server, and sends it a query. Returns the text of `status`, and its field about the
 /// watcher.
 fn after_a_question(command: Command, ask: impl FnOnce(&mut Client)) -> (String, String) {
     let (child, mut client) = initialized(command, Streams::Pipes);

@@ -169,7 +169,7 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Balance {
             at = token.span.end as usize;
             if text[token.span.indices()].contains(&b'\n') {
                 // The last line of a multi-line string or comment begins inside it, so the line's
-                // indentation says nothing about the code that follows.
+                // indentation shows nothing about the code that follows.
                 line_start = token.kind == TokenKind::Comment && text[token.span.indices()].ends_with(b"\n");
             }
             continue;
