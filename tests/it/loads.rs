@@ -131,7 +131,8 @@ fn damaged_cache_is_rebuilt() {
         assert!(answer.compiled.iter().any(|path| path.ends_with("one.lisp")), "{answer:?}");
         assert!(fs::read(&fasl).unwrap().len() > whole.len() / 2);
     }
-    // Flip a bit in the middle: without a check, the damaged code would be loaded and run.
+    // Flip one bit at each of several places: without a check, the damaged code would be loaded and
+    // run.
     for part in 1..20 {
         let mut flipped = fs::read(&fasl).unwrap();
         let at = flipped.len() * part / 20;

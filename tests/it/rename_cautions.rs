@@ -1,5 +1,5 @@
-//! Tests the cautions about code outside the edits that a rename may break. The code has patterns
-//! that occur in libraries.
+//! Tests cautions: a rename can break code that it does not edit. The tested code resembles code in
+//! libraries.
 
 use std::fs;
 

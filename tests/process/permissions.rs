@@ -334,7 +334,7 @@ impl Repository {
         path.display().to_string()
     }
 
-    /// Asks for the impact of the changed file, and checks that nothing ran. Returns `None` for an
+    /// Requests the impact of the changed file, and checks that nothing ran. Returns `None` for an
     /// error.
     fn impact(&self, what: &str) -> Option<Value> {
         self.write(

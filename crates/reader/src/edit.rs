@@ -319,8 +319,8 @@ pub struct TextEdit {
 ///
 /// # Errors
 ///
-/// An error message if `form` is needed and is not exactly one form, or if the edit would change
-/// how other forms are read.
+/// An error message if `form` is not exactly one form, except for a deletion, or if the edit would
+/// change how other forms are read.
 pub fn edit(
     text: &[u8],
     definition: &DefinitionForm,

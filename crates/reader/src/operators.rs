@@ -45,8 +45,8 @@ pub enum OperatorKind {
 /// The kind of object that a definition defines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Defined {
-    /// A function, generic function or method, or a setf expander or compiler macro, which has a
-    /// function's name.
+    /// A function, generic function or method, or another object with a function's name, such as a
+    /// compiler macro.
     Function,
     /// A macro.
     Macro,
@@ -90,8 +90,8 @@ table_words! {
         PackageClause = "package-clause",
         /// A bound variable.
         Variable = "variable",
-        /// A variable that refers to the slot of the same name, or `(variable slot)`'s variable,
-        /// which refers to that slot.
+        /// A variable that refers to a slot: the slot of the same name, or the slot named in
+        /// `(variable slot)`.
         SlotVariable = "slot-variable",
         /// A variable that expands to a form.
         SymbolMacro = "symbol-macro",

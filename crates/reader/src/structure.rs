@@ -153,9 +153,9 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Balance {
         if is_code && line_start {
             line_start = false;
             if !closes {
-                // If all forms are closed when the next one begins, ignore an earlier
-                // contradiction: odd indentation is only style. Keep it if a definition began
-                // inside another.
+                // If all forms are closed when the next one begins, ignore an earlier sign of an
+                // unclosed list: odd indentation is only style. Keep it if a definition began
+                // inside another definition.
                 let begins = open.is_empty() && byte == b'(' && columns.of(offset) == 1;
                 contradiction = contradiction
                     .filter(|found| !begins || found.kind != ProblemKind::Unclosed || swallows(text, found));
@@ -288,7 +288,8 @@ fn unclosed_token(text: &[u8], lisp: &LispText) -> Option<Problem> {
         ProblemKind::UnclosedBar => "|",
         _ => "|#",
     };
-    // Close it at the end of its first line, where most strings end, in front of parentheses.
+    // Close it at the end of its first line, where most strings end, but in front of the closing
+    // parentheses there.
     let rest = text.get(start as usize..).unwrap_or_default();
     let line = rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len());
     let closing = rest[..line].iter().rev().take_while(|&&byte| byte == b')' || byte == b'\r').count();

@@ -49,9 +49,9 @@ pub enum TextContext {
     Lookup(Option<Arc<str>>),
     /// A word in a string, or a LOOP keyword.
     Prose,
-    /// A word in a string that is probably read as a symbol: in code for READ-FROM-STRING, in a
-    /// FORMAT directive, in an interpolated expression, or as the only word if it has a package
-    /// prefix.
+    /// A word in a string that is probably read as a symbol: in code for an operator such as
+    /// READ-FROM-STRING, in a FORMAT directive, in an expression of cl-interpol, or as the only
+    /// word if it has a package prefix.
     Read,
     /// A word in a comment.
     Comment,

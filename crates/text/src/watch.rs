@@ -119,7 +119,7 @@ impl TreeWatch {
         self.changed.files.extend(path);
     }
 
-    /// Makes the index count as out of date, for another reason than a reported change.
+    /// Makes the index count as out of date, for a reason other than a reported change.
     pub(crate) fn mark(&mut self) {
         self.seen += 1;
         self.covered = None;

@@ -18,8 +18,8 @@ use steelbank_reader::asd::{SystemDefinition, system_definitions};
 /// The maximum size of an `.asd` file, in bytes. Handwritten files are smaller.
 const LARGEST_ASD_FILE: u64 = 2 << 20;
 
-/// The reason why the walk leaves out a path that no rule ignores, or does not apply an ignore
-/// file.
+/// A problem that the walk reports: a path is left out although no rule ignores it, or an ignore
+/// file is not applied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeftOut {

@@ -54,7 +54,7 @@ pub struct Watch {
     watched: HashMap<i32, Vec<PathBuf>>,
     /// Whether the kernel reports all changes on a file system, by device.
     reporting: HashMap<u64, bool>,
-    /// The number of watched paths from which on no further file is watched.
+    /// If this many paths are watched, no further file is watched.
     most: usize,
     names: &'static [&'static str],
     lost: bool,
