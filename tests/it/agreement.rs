@@ -210,7 +210,7 @@ impl Checked<'_> {
 }
 
 /// Compares the tools for the symbols of `packages`: every symbol with STEELBANK_FULL, otherwise
-/// one in `step`.
+/// every `step`-th symbol.
 fn check(bank: &Steelbank, packages: &[&str], step: usize) {
     let root = bank.root().unwrap().to_path_buf();
     let mut checked = Checked { bank, root: &root, forms: Forms::default(), disagreements: Vec::new() };

@@ -405,7 +405,7 @@ fn child_processes_are_waited_for() {
         .run(&EvaluateRequest::new("(dotimes (i 5) (sb-ext:run-program \"/bin/sh\" '(\"-c\" \"echo heard; sleep 0.1\") :output *standard-output*))").values(), &Control::new(Duration::from_secs(9)))
         .unwrap();
     assert_eq!(answer.output, "heard\n".repeat(5));
-    // The child process ends, too, if there is no such program.
+    // The forked child ends, too, if the program does not exist.
     let none = "(handler-case (sb-ext:run-program \"/none/such\" '()) (error () :none))";
     let answer =
         bank().run(&EvaluateRequest::new(none).values(), &Control::new(Duration::from_secs(9))).unwrap();
@@ -504,7 +504,7 @@ fn maximal_deadline_is_accepted() {
 fn terminating_all_threads_is_survived() {
     // This test would interrupt other tests in the shared image.
     own_process!();
-    // Test suites do this: they terminate every thread but the current one.
+    // Test suites terminate all threads except the current thread.
     for lane in [Lane::Query, Lane::Work] {
         bank().tried(lane, "(dolist (thread (sb-thread:list-all-threads))
                    (unless (eq thread sb-thread:*current-thread*) (ignore-errors (sb-thread:terminate-thread thread))))", Duration::from_secs(60))

@@ -299,7 +299,7 @@ fn file_changes_are_found_at_once() {
     assert_eq!(world.places("first"), ["moved/b.rs:1:1"]);
     world.write(".gitignore", "moved/\n");
     assert_eq!(world.places("first"), ["new/c.rs:1:1"]);
-    // Two changes of the same length within the clock's resolution.
+    // Make two changes of the same length within the clock's resolution.
     world.write("new/c.rs", "fxrst()");
     world.write("new/c.rs", "first()");
     assert_eq!(world.places("first"), ["new/c.rs:1:1"]);

@@ -427,7 +427,8 @@ fn positions_survive_stopped_loads_and_damage() {
     let exact: Vec<_> =
         whole.refs.iter().map(|found| (found.place.line.unwrap(), columns(&found.tokens))).collect();
     assert_eq!(exact, [(2, vec![22]), (4, vec![29, 42])], "{whole:?}");
-    // A load that stops inside a file has fewer positions than the previous one.
+    // A load that stops inside a file records fewer positions. The positions of the previous load
+    // are still reported.
     write(root.join("slow.lisp"), "");
     let stopped =
         bank.run(&LoadRequest::system("rec").force(), &Control::new(Duration::from_secs(3))).unwrap();

@@ -1,5 +1,5 @@
-//! Plans renames of all global names of the installed libraries (or of one in
-//! STEELBANK_RENAME_ONE_IN), and applies all plans without cautions at once. The result must load
+//! Plans renames of all global names of the installed libraries, or of a sample
+//! (STEELBANK_RENAME_ONE_IN), and applies all plans without cautions at once. The result must load
 //! and test as before in a new process. Outcomes are counted for all names.
 
 use std::fs;

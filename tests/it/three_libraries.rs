@@ -166,7 +166,7 @@ fn definitions_agree(world: &World) {
     assert!(compared > 250, "{compared}");
 }
 
-/// Checks that call-graph has the functions that SBCL finds in a function's constants.
+/// Checks that call-graph lists the functions that SBCL finds in a function's constants.
 fn callees_agree(world: &World) {
     let mut edges = 0;
     for package in PACKAGES {
@@ -273,7 +273,7 @@ impl Definitions {
     }
 }
 
-/// Lists the symbols with definitions in the packages: one in five, or all in full runs.
+/// Lists the symbols with definitions in the packages: every fifth symbol, or all in full runs.
 fn names_of_packages(world: &World) -> Vec<String> {
     let mut all = Vec::new();
     // All symbols take a minute.
@@ -544,7 +544,7 @@ fn edits_take_each_other_back(world: &World) {
             if !lines[start - 1].starts_with(&opening) {
                 continue;
             }
-            // The definition ends before the next form and the comments and blank lines above that.
+            // The definition ends before the comments and blank lines in front of the next form.
             let mut end = (start..lines.len())
                 .find(|&at| lines[at].starts_with('(') || lines[at].starts_with("#"))
                 .unwrap_or(lines.len());

@@ -439,7 +439,7 @@ fn snapshot_writer_outlives_its_command_and_others_wait() {
 }
 
 /// A description of an odd replacement for a cache file, and a function that replaces the file. The
-/// bytes are the file's contents.
+/// function gets the path and the contents of the file.
 type Oddity = (&'static str, fn(&Path, &[u8]));
 
 const ODDITIES: [Oddity; 5] = [
@@ -456,7 +456,7 @@ const ODDITIES: [Oddity; 5] = [
 /// The index of "a folder".
 const A_FOLDER: usize = 1;
 
-/// Runs the command, and returns its output and exit code. Returns `None` if it hangs.
+/// Runs the command, and returns its output and exit code, or `None` if it hangs.
 fn run_in_time(command: &mut Command) -> Option<(String, Option<i32>)> {
     let file = || tempfile::tempfile().unwrap();
     let (mut output, mut text) = (file(), String::new());

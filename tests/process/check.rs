@@ -18,7 +18,7 @@ use steelbank::{Control, Error, LoadRequest, ProjectSettings, ScratchRequest, St
 use crate::child::wait_until;
 use crate::program::{Folder, STEELBANK};
 
-/// Ends Lisp, wherever it is evaluated.
+/// Ends Lisp when it is evaluated in any thread.
 const DEADLY: &str = "(sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void)))";
 
 const LONG: Duration = Duration::from_secs(300);
@@ -86,7 +86,7 @@ fn check_of_unwritten_texts_changes_nothing() {
         check(vec![edit("a.lisp", &(fs::read_to_string(root.join("a.lisp")).unwrap() + "(defun new ())\n"))]);
     assert!(macros.loads && macros.compiled.len() == 2, "{macros:?}");
 
-    // A new file, and the system definition with it.
+    // A new file is checked together with the system definition that lists it.
     let grown = check(vec![
         edit(
             "shop.asd",
@@ -169,8 +169,8 @@ fn scratch_image_ends_at_its_deadline() {
     bank.done(&ScratchRequest::new().overlays(overlay()));
 }
 
-/// The client of the test below: starts a busy scratch image, prints its process id, and waits to
-/// be killed.
+/// The client of `killed_client_leaves_no_scratch_image`: starts a busy scratch image, prints its
+/// process id, and waits to be killed.
 #[test]
 #[ignore = "run by killed_client_leaves_no_scratch_image"]
 fn client_to_be_killed() {

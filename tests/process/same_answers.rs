@@ -87,8 +87,8 @@ pub(crate) fn answers(client: &mut Client, asked: &[Asked]) -> Vec<(String, Valu
                 let answer = client.call(&tool, arguments.clone());
                 let mut answer =
                     json!([answer["structuredContent"], answer["content"][0]["text"], answer["isError"]]);
-                // The duration is an estimate, and its line is only in the text of plans that have
-                // one.
+                // The duration is an estimate, and its line is only in the text of plans with an
+                // estimate.
                 if let (Some(seconds), Some(text)) =
                     (answer[0]["verifying_takes_seconds"].as_u64(), answer[1].as_str())
                 {
@@ -254,7 +254,7 @@ fn libraries_answer_alike_in_all_sessions() {
     compare(&home, "all", &about);
 }
 
-/// Writes a state of a project's history. Each state has other functions, files and calls.
+/// Writes a state of a project's history. Functions, files and calls differ between states.
 fn write_state(project: &Path, state: usize) -> Vec<Asked> {
     let mut asked = Vec::new();
     for (file, count) in [("a", 3 + state % 3), ("b", 2 + state % 2), ("c", state % 3)] {

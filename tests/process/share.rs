@@ -90,7 +90,7 @@ fn clients_share_a_host_that_ends_after_them() {
     wait_while(|| {
         first.1.call("describe-symbol", json!({ "name": "fresh" })).to_string().contains("FUNCTION")
     });
-    // Both see the restart, in the same host.
+    // Both clients see the restart, in the same host.
     for (_, client) in [&mut first, &mut second] {
         let status = client.call("status", json!({}));
         assert_eq!(status["structuredContent"]["host"]["process"], one["process"], "{status}");
@@ -255,7 +255,8 @@ fn concurrent_clients_get_only_their_answers() {
                 scope.spawn(move || ask_mixed(client, number, number % 2 == 0, requests))
             })
             .collect();
-        // Meanwhile, other clients connect, ask and are killed. Lisp dies, and is restarted.
+        // Meanwhile, other clients connect, send requests and are killed. Lisp dies, and is
+        // restarted.
         let mut round = 0;
         while !busy.iter().all(|thread| thread.is_finished()) {
             let (mut child, mut client) = join(&folder, &["--allow-eval"]);

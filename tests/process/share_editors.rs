@@ -54,7 +54,7 @@ fn references(editor: &mut Editor, shop: &str) -> Value {
     editor.ask("textDocument/references", at)
 }
 
-/// Returns the references and definitions of a function that an agent gets.
+/// Returns the references and definitions of a function, as an agent gets them.
 fn places(client: &mut Client) -> (Value, Value) {
     let used = client.structured("code-find-references", json!({ "name": "of-client-1" }));
     let defined = client.structured("find-definition", json!({ "name": "of-client-1" }));
@@ -105,7 +105,7 @@ fn editors_share_lisp_but_not_texts() {
     assert_eq!(places(&mut agent.1), of_disk);
     assert_eq!(places(&mut other.1), of_disk);
 
-    // One editor renames while agents ask. The other editor's text stays.
+    // One editor renames while agents send queries. The other editor's text does not change.
     std::thread::scope(|scope| {
         let asking = scope.spawn(|| {
             (0..small_or_full(15, 500)).for_each(|_| assert_eq!(places(&mut agent.1), of_disk));
@@ -181,7 +181,8 @@ fn editors_share_lisp_but_not_texts() {
         );
     }
 
-    // A killed editor's text is dropped. An editor without `shutdown` exits with 1, others with 0.
+    // A killed editor's text is dropped. An editor exits with 1 without `shutdown`, and otherwise
+    // with 0.
     two.child.kill().unwrap();
     two.child.wait().unwrap();
     wait_while(|| clients(&mut agent.1).len() > 3);

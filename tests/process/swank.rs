@@ -208,7 +208,7 @@ fn editor_definitions_are_in_the_next_answer() {
     assert!(loaded.contains(":ok"), "{loaded}");
     let callers = client.text("who-calls", json!({ "name": "price", "package": "shop" }));
     assert!(callers.contains("shop.lisp:12:9:"), "{callers}");
-    // Definitions in the REPL, also of variables.
+    // Definitions in the REPL are found, also of variables.
     editor.evaluate("(defun shop::from-repl () (shop::price nil))");
     let callers = client.text("who-calls", json!({ "name": "price", "package": "shop" }));
     assert!(callers.contains("SHOP::FROM-REPL"), "{callers}");
@@ -324,7 +324,7 @@ fn sharing_clients_share_the_port() {
     assert_eq!(host, second.1.status()["host"]["process"]);
     let mut third = initialized(sharing(&["--allow-eval", "--swank", &port.to_string()]), Streams::Pipes);
     assert_eq!(third.1.status()["swank"]["port"], port);
-    // Another port is refused, and the error names the open one.
+    // Another port is refused, and the error names the open port.
     let other = if port == 4005 { 4006 } else { 4005 };
     let mut refused = sharing(&["--allow-eval", "--swank", &other.to_string()]);
     let (_, errors, code) = outcome(&refused.stdin(Stdio::null()).stderr(Stdio::piped()).output().unwrap());
@@ -339,7 +339,7 @@ fn sharing_clients_share_the_port() {
     while editor.read().is_ok() {}
     let mut editor = Editor::connected(port);
     assert!(editor.evaluate("(+ 1 1)").contains("\"2\""));
-    // The last answer may be from the image that was about to end.
+    // The last answer may come from the image that was about to end.
     assert_eq!(self::port(&mut first.1), port);
     assert_eq!(first.1.status()["host"]["process"], host);
     ends_well(first.0, first.1);

@@ -1,11 +1,11 @@
-//! Traces a forked child's system calls, to kill it at one of them or to let one fail.
+//! Traces a forked child's system calls, to kill the child at a system call or to let a call fail.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 /// A stop of the child at a system call.
 pub(crate) struct Stop {
-    /// The number of the stop. Each system call has one before and one after it.
+    /// The number of the stop. Each system call has one stop before it and one stop after it.
     pub(crate) at: usize,
     /// The system call's number. `None` after the call.
     pub(crate) call: Option<i64>,

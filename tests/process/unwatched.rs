@@ -1,5 +1,5 @@
-//! Tests of folders that the kernel cannot watch: status and doctor report it, and answers stay
-//! correct.
+//! Tests of folders that the kernel cannot watch: status and doctor report the reason, and answers
+//! remain correct.
 
 use std::path::Path;
 use std::process::Command;
