@@ -501,7 +501,7 @@ fn full_heap_does_not_fail_later_jobs() {
             small(lane, round);
         }
     }
-    // The job that fills the heap with live data fails. Later jobs do not.
+    // The job that fills the heap with live data fails. Later jobs succeed.
     let keeper = "(progn (defvar cl-user::*kept* '()) (loop (push (make-array 100000) cl-user::*kept*)))";
     let control = Control::new(Duration::from_secs(60));
     let error = bank.tried(Lane::Work, keeper, Duration::from_secs(60)).unwrap_err();
@@ -628,9 +628,9 @@ fn signal_handlers_of_the_host_stay() {
     wait_while(|| {
         HEARD.load(Ordering::SeqCst) < before.len() && patience.elapsed() < Duration::from_secs(30)
     });
-    // Lisp's own thread may receive some of them again.
+    // Lisp's own thread may receive some of these signals again.
     assert!(HEARD.load(Ordering::SeqCst) >= before.len());
-    // SBCL has not handled them.
+    // SBCL has a handler for SIGCHLD, but none for SIGINT and SIGTERM.
     let installed = "(sb-alien:extern-alien \"lisp_sig_handlers\" (array sb-alien:unsigned 64))";
     let installed =
         format!("(loop for signal in '(2 15 17) collect (plusp (sb-alien:deref {installed} signal)))");

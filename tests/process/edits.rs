@@ -39,7 +39,7 @@ fn text(number: usize, name: &str) -> String {
     format!("(in-package :cut)\n(defun user-{number} (x) (list ({name} x) '{name}))\n")
 }
 
-/// Writes a project of fifty files that use `hub`. The first file has a second name outside of the
+/// Writes a project of fifty files that use `hub`. The first file has a hard link outside of the
 /// project.
 fn project(folder: &Path) -> PathBuf {
     let root = folder.join("project");
@@ -375,7 +375,7 @@ fn next_start_undoes_an_interrupted_edit() {
     );
     assert!(!cut.is_new("taken back by the command"));
 
-    // A server with the permission undoes the edit when it starts, and reports that.
+    // A server with the permission undoes the edit when it starts, and reports this.
     end();
     let (child, mut client) = start(&["--allow-edits"]);
     let first = client.call("list-systems", json!({}));
@@ -463,7 +463,7 @@ fn restart_waits_for_a_running_edit() {
         let response = waiting.client.response(waiting.edit);
         assert_eq!(response["result"]["isError"], false, "{name}: {response}");
         assert!(waiting.text().contains("(defun one () 3)"), "{name}");
-        // The restart follows.
+        // The restart follows the edit.
         wait_until(name, || !waiting.client.status()["restarts"].is_null());
         let Waiting { child, client, folder, .. } = waiting;
         client.leave();

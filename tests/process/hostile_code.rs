@@ -496,7 +496,7 @@ fn hostile_code_does_no_lasting_harm() {
     let waiting: Vec<&Finding> = FINDINGS.iter().filter(|(number, ..)| wanted(*number)).collect();
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(Vec::new());
-    // Run four at a time: they mostly wait.
+    // Run four attacks at a time: the attacks mostly wait.
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {

@@ -41,7 +41,7 @@ fn server(root: &Path, cache: &Path, more: &[&str]) -> (Child, Client) {
     initialized(command, Streams::Pipes)
 }
 
-/// Creates an odd file at `path`. Returns `false` if this machine cannot.
+/// Creates an odd file at `path`. Returns `false` if this machine cannot create it.
 fn odd(path: &Path, kind: usize) -> bool {
     let text = |text: String| fs::write(path, text).is_ok();
     fs::create_dir_all(path.parent().unwrap()).unwrap();

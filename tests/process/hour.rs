@@ -22,7 +22,8 @@ const LISTENS: Duration = Duration::from_secs(2);
 /// The time after which a restart counts as failed.
 const RESTARTED: Duration = Duration::from_secs(90);
 
-/// The numbers of the person's last compilation that has begun, and of the last that has ended.
+/// The numbers of the person's last compilation that has begun, and of the last compilation that
+/// has ended.
 #[derive(Default)]
 struct Turns {
     begun: AtomicU64,

@@ -503,7 +503,7 @@ fn stream_of_a_call_can_be_resumed() {
     // Other sessions cannot read the stream.
     let other = server.initialize();
     assert_eq!(other.get(&last).status, 400);
-    // A second reader of the general stream ends the first.
+    // A second reader of the general stream ends the stream of the first reader.
     let mut general = session.get("");
     assert_eq!(general.kind(), "text/event-stream");
     let second = session.get("");

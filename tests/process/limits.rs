@@ -13,7 +13,7 @@ use crate::texts::expect_text;
 /// A user id that is not in use.
 const NOBODY: u32 = 12_347;
 
-/// Runs the program under `sh`, after `limits`, with `input`.
+/// Runs the program with `input` in a shell, after the shell code `limits`.
 fn under(limits: &str, arguments: &str, folder: &Folder, user: Option<u32>, input: Stdio) -> Output {
     use std::os::unix::process::CommandExt;
     let path = if user.is_some() { copied(folder) } else { STEELBANK.to_owned() };

@@ -572,7 +572,7 @@ fn malformed_parameters_get_errors() {
         let params = json!({ "textDocument": document, "positions": [start, wrong] });
         refused(&mut editor, "textDocument/selectionRange", &params);
     }
-    // Reversed ranges, and items that are not the server's.
+    // Reversed ranges, and items that the server did not send.
     let backwards = json!({ "textDocument": document, "range": { "start": far, "end": start } });
     for method in of_ranges {
         refused(&mut editor, &format!("textDocument/{method}"), &backwards);
