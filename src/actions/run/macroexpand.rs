@@ -83,6 +83,10 @@ pub struct MacroexpandAnswer {
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     #[schemars(with = "Option<String>")]
     pub local_definition: Option<Location>,
+    /// Whether the compiler recorded no expansion of the macro at this place. A macro around the
+    /// form may define it locally.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unrecorded: bool,
     /// Whether anything was expanded.
     #[serde(default)]
     pub expanded: bool,

@@ -9,10 +9,12 @@ use serde::Deserialize;
 use crate::Steelbank;
 use crate::actions::missing::{LookupReply, NotFoundReply, of_file};
 use crate::actions::run::macroexpand::{Depth, MacroexpandAnswer, MacroexpandRequest, form_at};
-use crate::actions::uses::occurrences::{OccurrenceKind, OccurrencesRequest};
+use crate::actions::uses::code_find_references::UseType;
+use crate::actions::uses::occurrences::{FileOccurrence, OccurrenceKind, OccurrencesRequest};
 use crate::answer::lookup::LookupStatus;
 use crate::answer::{Location, NotFound, counted};
 use crate::engine::Control;
+use crate::source::positions::Evidence;
 use crate::tools::arguments::{Timeout, default_package};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
 use crate::workspace::write::FileError;
@@ -66,7 +68,7 @@ pub(crate) fn tool() -> Tool {
 fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
-    let mut place = None;
+    let (mut place, mut unrecorded) = (None, false);
     let mut request = MacroexpandRequest {
         form: given.form,
         package: given.package,
@@ -92,9 +94,18 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
             )));
         };
         let shown = bank.project().shown(&path);
-        let local = match found.local_definition {
-            Some(local) => Some(Some(Location { file: shown.clone(), ..local })),
-            None => found.operator.and_then(|operator| local_operator(bank, &path, operator, &control)),
+        let operator = found.operator.and_then(|range| operator_at(bank, &path, range, &control));
+        let local = match (found.local_definition, operator) {
+            (Some(local), _) => Some(Some(Location { file: shown.clone(), ..local })),
+            (None, Some((operator, binding))) if operator.kind == OccurrenceKind::LocalFunction => {
+                Some(binding)
+            }
+            (None, operator) => {
+                unrecorded = operator.is_some_and(|(operator, _)| {
+                    operator.use_type == Some(UseType::Macro) && operator.evidence != Evidence::Exact
+                });
+                None
+            }
         };
         place = Some(Location { file: shown, ..found.place });
         request.form = found.text;
@@ -117,27 +128,29 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     }
     let mut answer = bank.ask(&request, &control)?;
     answer.place = place;
+    answer.unrecorded = unrecorded;
     if answer.status != LookupStatus::Found {
         return NotFoundReply::package(bank, &answer.package, None).with_partial(answer);
     }
     ToolAnswer::new(answer.to_string(), &LookupReply::yes(answer), CallOutcome::Answered)
 }
 
-/// Finds the definition of a local operator in a loaded file. Returns `Some(None)` if a macro
-/// around the form generates the definition, and `None` if the operator is not local.
-fn local_operator(
+/// Finds the operator at `range` of a loaded file, with the place that binds it if it is local.
+/// Returns `None` if the file is not loaded or was changed since.
+fn operator_at(
     bank: &Steelbank,
     path: &Path,
-    operator: Range,
+    range: Range,
     control: &Control,
-) -> Option<Option<Location>> {
+) -> Option<(FileOccurrence, Option<Location>)> {
     bank.project().loaded_date(path)?;
     let request = OccurrencesRequest { elsewhere: false, on_disk: true, ..OccurrencesRequest::new(path) };
     let answer = bank.ask(&request, control).ok().filter(|answer| answer.fresh)?;
-    let found = answer.occurrences.iter().find(|found| found.range == operator)?;
+    let found = answer.occurrences.iter().find(|found| found.range == range)?.clone();
     let bytes = answer.text.as_bytes();
     let place = |span| Location::in_text(answer.path.clone(), &LineIndex::new(bytes), bytes, span);
-    (found.kind == OccurrenceKind::LocalFunction).then(|| found.binding.map(place))
+    let binding = found.binding.map(place);
+    Some((found, binding))
 }
 
 /// The expansion, its steps, and the forms that were not expanded.
@@ -175,6 +188,13 @@ impl fmt::Display for MacroexpandAnswer {
                 "\n\nNot expanded, because its local definitions would be evaluated (`steelbank serve \
                     --allow-eval` permits that): {form}"
             )
-        })
+        })?;
+        if self.unrecorded {
+            f.write_str(
+                "\n\nNote: The compiler recorded no expansion of this macro here. A macro around the form may \
+                    define it locally.",
+            )?;
+        }
+        Ok(())
     }
 }
