@@ -39,7 +39,7 @@ fn script() -> Result<PathBuf, Box<dyn std::error::Error>> {
 }
 
 /// Returns the SBCL tree that `script` built. Runs the script to get the path, because only the
-/// script can compute its key.
+/// script can compute the tree's key.
 fn sbcl_tree(script: &Path) -> Result<PathBuf, Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed={}", script.display());
     println!("cargo::rerun-if-changed={}", script.with_file_name("vendor-notes").join("sbcl").display());

@@ -43,9 +43,10 @@ pub enum EngineState {
     Ready,
     /// Running a job.
     Busy,
-    /// The runtime has ended. Lisp answers no questions any more; the process continues.
+    /// The runtime has ended or hangs, or the core has another interface version. Lisp answers no
+    /// more questions; the process continues.
     Dead {
-        /// The runtime's message.
+        /// The runtime's message, or the engine's description of the cause.
         reason: String,
     },
 }
@@ -66,7 +67,7 @@ pub struct EngineStatus {
     /// The time from the start until the image was ready, in microseconds.
     pub start_microseconds: Option<u64>,
     /// The time at which the runtime ended, in seconds since 1970, or `None` while it is alive. The
-    /// index remains as it was at that time.
+    /// index is not updated after that time.
     pub died_at: Option<u64>,
     /// Errors reported by background Lisp threads and by the engine, oldest first; at most 100.
     pub reports: Vec<String>,
@@ -79,7 +80,7 @@ pub struct EngineTrouble {
     pub death: Option<String>,
     /// The number of threads abandoned because a job on them could not be stopped.
     pub given_up: u64,
-    /// The number of jobs that ended because the heap was exhausted.
+    /// The number of calls and loads that failed because the heap was exhausted.
     pub filled: u64,
 }
 
@@ -116,7 +117,7 @@ pub enum FaultKind {
     EndOfFile,
     /// The host stopped the call.
     Interrupted,
-    /// The request was invalid: there is no such question.
+    /// The request was invalid, for example because there is no such question.
     Misuse,
     /// A kind that this version does not support.
     #[serde(other)]
@@ -130,7 +131,7 @@ pub enum FaultKind {
 pub struct Fault {
     /// The class.
     pub kind: FaultKind,
-    /// The condition's report.
+    /// The condition's report, or another description if no condition was signalled.
     pub message: String,
     /// The condition's type, with its package; `None` if no condition was signalled.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -156,7 +157,7 @@ pub enum CallError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Expired {
-    /// The job waited until the deadline, and did not run.
+    /// The deadline passed before the job entered Lisp.
     NeverBegan,
     /// The job was stopped. Its effects until then remain.
     Stopped,
@@ -203,10 +204,10 @@ pub enum LispError {
     /// The caller cancelled the job.
     #[error("the request was cancelled")]
     Cancelled,
-    /// The runtime has ended.
+    /// The runtime has ended or hangs, or the core has another interface version.
     #[error("Lisp has died: {reason}")]
     Dead {
-        /// The runtime's message.
+        /// The runtime's message, or the engine's description of the cause.
         reason: String,
     },
     /// The answer does not have the format that the question documents.

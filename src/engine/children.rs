@@ -46,7 +46,8 @@ fn is_copy(process: &Process) -> bool {
             == std::fs::read_link("/proc/self/exe").ok()
 }
 
-/// Lists the live descendants of this process, except copies of the program.
+/// Lists the live descendants of this process, except copies of the program and the copies'
+/// children.
 fn descendants() -> HashSet<Process> {
     let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -113,8 +114,7 @@ const WRITING: Duration = Duration::from_secs(5);
 /// and then ends the process. Must be called before SBCL starts; SBCL's own children then end even
 /// if this process is killed.
 ///
-/// # Errors
-/// The system refuses a thread.
+/// The system refuses a thread or a semaphore.
 pub(crate) fn end_children_at_signals(clean: impl FnOnce() + Send + 'static) -> io::Result<()> {
     if ENDING.set(Semaphore::new()?).is_err() {
         return Ok(());

@@ -46,8 +46,8 @@ const TRUNCATE: u64 = 1 << 14;
 const IOCTL_DEVICE: u64 = 1 << 15;
 /// The rights to bind and to connect TCP sockets.
 const TCP: u64 = 0b11;
-/// The scopes for abstract Unix sockets and for signals: neither reaches processes that are not
-/// confined with this one.
+/// The scopes for abstract Unix sockets and for signals: through these, confined processes reach
+/// only each other.
 const SCOPED: u64 = 0b11;
 
 /// `struct landlock_ruleset_attr`. Older kernels accept a longer struct if the fields that they do
@@ -143,8 +143,8 @@ const REFUSED_CALLS: &[i64] = &[
 ];
 
 /// The ioctl requests that the filter allows. They query terminals and the number of readable
-/// bytes, or set a flag of a descriptor of the process. Others could inject input into terminals or
-/// change attributes of files that are open for reading.
+/// bytes, or set a flag of a descriptor of the process. Other requests could inject input into
+/// terminals or change attributes of files that are open for reading.
 const ALLOWED_CONTROLS: &[u64] = &[
     libc::TCGETS,
     libc::TIOCGPGRP,
@@ -211,8 +211,8 @@ fn filter() -> Vec<libc::sock_filter> {
 /// other threads would not be confined.
 ///
 /// # Errors
-/// The kernel does not support Landlock, or there are other threads. The process may then be partly
-/// confined, and should exit.
+/// The kernel does not support Landlock or refuses a call, or there are other threads. The process
+/// may then be partly confined, and should exit.
 pub fn confine(folder: &Path) -> Result<(), ConfineError> {
     let refused = |error: io::Error| ConfineError::Refused(error.to_string());
     if std::fs::read_dir("/proc/self/task").map_err(refused)?.count() != 1 {
@@ -273,8 +273,8 @@ pub fn confine(folder: &Path) -> Result<(), ConfineError> {
     Ok(())
 }
 
-/// Closes the descriptors that the process inherited when it was executed, because code could write
-/// through those that are open for writing.
+/// Closes the descriptors that the process inherited when it was executed, except the standard
+/// ones, because code could write through those that are open for writing.
 fn close_inherited() -> io::Result<()> {
     let all: Vec<RawFd> = std::fs::read_dir("/proc/self/fd")?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())

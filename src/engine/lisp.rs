@@ -21,13 +21,14 @@ use super::ticket::{self, ProgressListener, Ticket};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SaveError {
-    /// The image has contents that cannot be saved: a sentence for each. Lisp continues to run.
+    /// The image has contents that cannot be saved, described by one sentence each. Lisp continues
+    /// to run.
     #[error("{}", .0.join(" "))]
     Unsaveable(Vec<String>),
-    /// Lisp could not answer.
+    /// Lisp could not check whether the image can be saved.
     #[error(transparent)]
     Lisp(#[from] LispError),
-    /// The save failed, and Lisp is dead.
+    /// The save failed or did not end in time. Lisp cannot be used any more.
     #[error("the image could not be saved: {0}")]
     Failed(String),
     /// The written file cannot be used as a core.
@@ -90,11 +91,8 @@ impl Lisp {
         ticket
     }
 
-    /// Runs `body` on the thread of short questions and waits for its result, for about `allowed`
-    /// at most.
-    ///
-    /// # Errors
-    /// [`LispError`]: the code failed, was stopped, or Lisp is dead.
+    /// Runs `body` on the query lane's thread and waits for its result. The deadline is `allowed`
+    /// from now, which includes the time in the queue.
     pub fn run<T: Send + 'static>(
         &self,
         allowed: Duration,
@@ -130,18 +128,19 @@ impl Lisp {
     }
 
     /// Waits until the trouble differs from `seen`: until Lisp has died, one of its threads was
-    /// abandoned, or a job has exhausted the heap. Returns all trouble so far.
+    /// abandoned, or a job or a load has exhausted the heap. Returns all trouble so far.
     pub fn wait_for_trouble(&self, seen: &EngineTrouble) -> EngineTrouble {
         self.shared.phase.wait_for_trouble(seen)
     }
 
-    /// Records that a load exhausted the heap. Loads return their faults as results, so that the
-    /// engine does not see them.
+    /// Records that a load exhausted the heap. The engine does not notice this itself, because a
+    /// load returns its faults as part of its result.
     pub(crate) fn note_heap_exhausted(&self) {
         self.shared.note_heap_exhausted();
     }
 
-    /// Collects all garbage, and returns whether the heap is still too full to use.
+    /// Collects all garbage, and returns whether the heap is still too full to use. Returns `false`
+    /// if Lisp does not answer.
     pub fn is_full(&self) -> bool {
         let full = self.run(ALLOWED, |on_lisp| on_lisp.call("heap-is-full", &()));
         full.is_ok_and(|answer| answer.bytes == b"true")
@@ -152,8 +151,8 @@ impl Lisp {
         self.shared.state()
     }
 
-    /// Returns the number of long jobs started so far, or `None` while one runs. If two results are
-    /// equal, no long job ran between them.
+    /// Returns the number of jobs that the work lane has started so far, or `None` while it runs a
+    /// job. If two results are equal, no such job ran between them.
     pub(crate) fn long_jobs_started(&self) -> Option<u64> {
         self.shared.queue.taken_if_idle(Lane::Work)
     }

@@ -1,7 +1,7 @@
 //! Queues jobs for Lisp's threads, one lane per thread.
 //!
-//! Each lane has a single lock, so that a job is always exactly one of waiting, running or decided.
-//! Code that closes a lane or abandons its thread therefore finds every job.
+//! Each lane has a single lock for the jobs that wait and the job that runs. Code that closes a
+//! lane or abandons its thread therefore finds every job without an outcome.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -65,8 +65,8 @@ pub(super) struct RunningJob {
     /// The number of the current call into Lisp, or 0 between calls.
     pub(super) call: u64,
     pub(super) call_deadline: Option<Instant>,
-    /// When a check first found the job late, and how long its thread had waited for a processor by
-    /// then.
+    /// When a check first found the job late (see [`super::watch`]), and how long its thread had
+    /// waited for a processor by then.
     pub(super) stopping: Option<(Instant, Duration)>,
     pub(super) last_order: Option<Instant>,
     /// For how long, since the time in `stopping`, Lisp has taken no orders.
@@ -144,8 +144,8 @@ impl JobQueue {
         })
     }
 
-    /// Waits for the next job and marks it as running. Returns `None` if this thread was abandoned,
-    /// must exit for a save, or if Lisp is dead.
+    /// Waits for the next job and marks it as running. Returns `None` if this thread was abandoned
+    /// or must exit for a save, or if Lisp is dead.
     pub(super) fn next(&self, lane: Lane, generation: u64) -> Option<Job> {
         let lane = self.lane(lane);
         let mut state = lane.state.lock();

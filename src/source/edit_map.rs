@@ -32,7 +32,8 @@ impl EditMap {
         EditMap { forms, same }
     }
 
-    /// Translates a range of the old text to the new text. Returns `None` if its form has changed.
+    /// Translates a range of the old text to the new text. Returns `None` if the range is not
+    /// inside an unchanged form.
     pub(crate) fn moved(&self, range: Range) -> Option<Range> {
         let before = self.same.partition_point(|(old, _)| old.start <= range.start);
         let (old, new) = self.same[..before].last().filter(|(old, _)| old.encloses(range))?;

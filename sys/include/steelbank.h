@@ -14,17 +14,16 @@
 
 #define STEELBANK_ABI 2
 
-/* The outcome of a call. Before the call returns one of these, it has called the host's `answer`
- * exactly once. */
+/* The outcome of a call. Before a call returns, it has called the host's `answer` exactly once. */
 enum steelbank_status {
   STEELBANK_STATUS_ANSWERED = 0,    /* the answer is the question's result */
   STEELBANK_STATUS_FAULT = 1,       /* an error or a non-local exit; the answer describes it */
-  STEELBANK_STATUS_INTERRUPTED = 2, /* an interrupt from the host stopped it */
+  STEELBANK_STATUS_INTERRUPTED = 2, /* an interrupt from the host stopped the call */
   STEELBANK_STATUS_MISUSE = 3       /* an unknown question */
 };
 
-/* A piece of text or octets. It is owned by the side that created it; the other side must copy
- * it to keep it. */
+/* A piece of text or octets. The side that created it frees it; the other side must copy it to
+ * keep it. */
 struct steelbank_text {
   const uint8_t *octets;
   size_t length;
@@ -53,10 +52,10 @@ struct steelbank_order {
   uint64_t argument;
 };
 
-/* The host's functions. They never unwind, and only `serve` calls Lisp. */
+/* The host's functions. They never unwind, and only code that runs under `serve` calls Lisp. */
 struct steelbank_host {
   /* Called on a Lisp thread, to run the lane's jobs. On the main thread it returns only when the
-   * core is to be saved. */
+   * core is to be saved; on another thread also when the thread was abandoned. */
   void (*serve)(const struct steelbank_entry_points *entry_points, uint64_t lane);
   /* Called on the supervisor thread. Blocks until there is an order. */
   void (*supervise)(struct steelbank_order *order);
@@ -70,7 +69,7 @@ struct steelbank_host {
   /* Receives a progress report of the call that runs on this thread (UTF-8 JSON), such as a file
    * that was compiled. */
   void (*progress)(const uint8_t *octets, size_t length);
-  /* Receives a sentence for the log about an error in a thread that runs no call. */
+  /* Receives a sentence for the log, such as an error in a thread that runs no call. */
   void (*report)(const uint8_t *octets, size_t length);
   /* Writes the path of the contrib modules' folder to `buffer`, NUL-terminated, after it has
    * unpacked them if necessary. Returns the path's length in octets, or -1 if there is no folder or

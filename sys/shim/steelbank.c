@@ -84,8 +84,8 @@ static struct sigaction lisp_actions[NSIG];
 
 static void for_both(int signal, siginfo_t *info, void *context) {
   const struct sigaction *actions[] = {&before[signal], &lisp_actions[signal]};
-  /* Lisp forwards signals from other threads to its own threads; the host's handler has already
-   * run then. */
+  /* If another thread receives such a signal, Lisp sends it to a thread of its own. By then, the
+   * host's handler has already run. */
   int is_sent_on = info->si_code == SI_TKILL && info->si_pid == getpid();
   for (size_t i = is_sent_on; i < 2; i++) {
     if (actions[i]->sa_flags & SA_SIGINFO)
@@ -104,8 +104,8 @@ static void aborted(int signal, siginfo_t *info, void *context) {
   raise(signal);
 }
 
-/* Restores the host's signal handlers after Lisp has installed its own, except for the signals
- * that Lisp depends on. */
+/* Restores the host's signal handlers after Lisp has installed its own. Signals that both use get
+ * a handler that calls both; signals that only Lisp uses keep Lisp's handlers. */
 static void restore_signals(void) {
   static const int hosts[] = {SIGINT, SIGTERM, SIGPIPE};
   for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) sigaction(hosts[i], &before[hosts[i]], NULL);

@@ -65,12 +65,12 @@ struct SidecarMaker<'a> {
     resolve: &'a Resolve<'a>,
 }
 
-/// A form with elements that are being visited.
+/// A form while its elements are visited.
 struct OpenForm {
     id: FormId,
     place: u32,
     inside: std::vec::IntoIter<Datum>,
-    /// The index of the next datum inside.
+    /// The place of the next element, or 0 if the elements of this form have no places.
     next: u32,
     /// Whether it is, or is inside, a package definition.
     defines_package: bool,

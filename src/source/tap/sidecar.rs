@@ -52,7 +52,7 @@ pub enum NameKind {
     Macro,
     /// A symbol macro that is not an operator.
     SymbolMacro,
-    /// Not an operator.
+    /// Not an operator, or not an interned symbol.
     Other,
 }
 
@@ -142,7 +142,7 @@ pub enum Abbreviation {
 pub struct ReadEvent {
     /// The kind of the object.
     pub kind: EventKind,
-    /// Its operator, if that has an abbreviation.
+    /// The object's operator, if it has an abbreviation.
     pub operator: Abbreviation,
     /// The position of its first character.
     pub start: u32,
@@ -192,7 +192,7 @@ pub enum SidecarError {
         /// The version found.
         found: u8,
     },
-    /// The bytes end early or contain an invalid number.
+    /// The checksum is wrong, or the bytes end early or contain an invalid value.
     #[error("the sidecar is damaged at byte {offset}; delete it and load the system again")]
     Damaged {
         /// The byte offset of the problem.
@@ -261,7 +261,8 @@ impl Sidecar {
         Ok(Sidecar { forms, uses, locals, ..head })
     }
 
-    /// Decodes the part before the forms. The other fields are empty.
+    /// Decodes the part before the forms. Returns the remaining input, and a sidecar with the other
+    /// fields empty.
     fn parse_head(bytes: &[u8]) -> Result<(SidecarBytes<'_>, Sidecar), SidecarError> {
         if bytes.len() < 7 || &bytes[..6] != b"SBTAP\0" {
             return Err(SidecarError::NotASidecar);
@@ -500,8 +501,8 @@ impl SidecarBytes<'_> {
         u32::try_from(value).map_err(|_| self.damaged())
     }
 
-    /// Reads a position stored as a signed distance from the previous one, which is `lowest` - 1.
-    /// Returns an error if the position is before `lowest`.
+    /// Reads a position, stored as a signed distance from the previous position (`lowest` - 1, or 0
+    /// at the start). Returns an error if the position is before `lowest`.
     fn advance(&mut self, lowest: i64) -> Result<u32, SidecarError> {
         let base = if lowest == 0 { 0 } else { lowest - 1 };
         let value = base.checked_add(self.signed()?).filter(|&value| value >= lowest);

@@ -32,9 +32,10 @@ pub struct SyntaxContext {
     pub defined: Option<Defined>,
     /// Whether it is declared special.
     pub special: bool,
-    /// Whether it is a place that a standard macro writes to.
+    /// Whether it is a variable in a place that a standard operator writes to.
     pub written: bool,
-    /// How the thing that it names is accessed. An operator that is written to is an accessor.
+    /// How the variable or accessor that it names is accessed. For an accessor, `Write` means that
+    /// the place is written to.
     pub access: PlaceAccess,
     /// The event that binds the name in that namespace, if the text shows one. For a binding, its
     /// own event.
@@ -59,7 +60,8 @@ pub enum SyntacticContext {
     /// The first element of the list that is the first argument of a macro, or of a list inside
     /// that list, as in bindings.
     Head,
-    /// A type, class, slot or datum in a template, or a datum that is not part of a larger one.
+    /// A type, class, slot or datum in a template; or, in any code, a symbol that is a complete
+    /// datum, as in `'x`.
     Name,
     /// Anything else.
     Open,
@@ -242,7 +244,8 @@ impl<'a> FormWalk<'a> {
     }
 
     /// Records the role of the symbol at `event`. In a template, the recorded role is `Template`,
-    /// and `role` is recorded as the one in the generated code.
+    /// and `role` is recorded as the role in the generated code; LOOP keywords keep their role. A
+    /// symbol that a reader macro produced has the role `ReadTime`.
     fn note(&mut self, event: usize, role: SyntaxRole, position: SyntacticContext, space: Space, mode: Mode) {
         let Some(name) = self.symbol(event) else { return };
         let found = match space {

@@ -1,5 +1,5 @@
-//! Walks forms with an operator in the operator table: each element as the part of the operator's
-//! shape at its place.
+//! Walks forms with an operator in the operator table. The operator's shape contains the
+//! [`FormPart`] of each element.
 
 use super::super::operators::{FormPart, Operator, OperatorKind, Shape};
 use super::super::roles::SyntaxRole;
