@@ -16,7 +16,7 @@ use crate::handle::Error;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
-    /// A question was cancelled, or Lisp has died.
+    /// A question about the project failed or was cancelled, or Lisp has died.
     #[error(transparent)]
     Question(#[from] Error),
     /// No file of the project is loaded.
@@ -52,7 +52,7 @@ impl ExportError {
     }
 }
 
-/// Reports that the export has reached the file `path`, after `done` of `total` files.
+/// Reports that the export has reached the file `path`, after `done` of `total` steps.
 fn report(control: &Control, path: &str, done: usize, total: usize) {
     let path = Some(path.to_owned());
     control.report(Progress { what: Step::Export, path, done: done as u64, total: Some(total as u64) });

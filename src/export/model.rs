@@ -45,7 +45,7 @@ pub(super) enum Facet {
     /// The method with this number among the project's methods of the same name.
     Method(u32),
     Package,
-    /// A definition by an unknown defining macro.
+    /// Another kind of definition, for example by an unknown defining macro.
     Other,
 }
 
@@ -56,7 +56,8 @@ pub(super) struct Entity {
     pub(super) facet: Facet,
 }
 
-/// A symbol that occurs in the project's files.
+/// A symbol of the model: it occurs in the project's files, or a class definition generates it. The
+/// name of a package is a symbol with an empty home package.
 #[derive(Debug)]
 pub(super) struct ModelSymbol {
     /// The home package.
@@ -149,7 +150,8 @@ pub(super) struct ModelToken {
 pub(super) struct ReadFile {
     pub(super) text: String,
     pub(super) lines: LineIndex,
-    /// Whether the image was compiled from this text. Otherwise no position is exact.
+    /// Whether the image was compiled from this text. If not, only package names have exact
+    /// positions.
     pub(super) fresh: bool,
     /// Whether the text differs from the loaded one. Both this and `fresh` are `false` if the
     /// loaded code was generated from the text, as by CFFI's groveller.
@@ -309,7 +311,8 @@ impl<'a> Model<'a> {
         self.numbers.get(name).copied()
     }
 
-    /// Loads the facts about the symbols with the number `from` or a higher number from the image.
+    /// Loads from the image the facts about the symbols with the number `from` or a higher number,
+    /// and about the packages of these symbols.
     fn ask(&mut self, from: usize) -> Result<(), ExportError> {
         let symbols: Vec<HomeAndName> =
             self.symbols[from..].iter().map(|symbol| (symbol.package.clone(), symbol.name.clone())).collect();
@@ -362,7 +365,7 @@ impl<'a> Model<'a> {
         self.ask(known)
     }
 
-    /// Determines the facets of definitions with the project's macros, and numbers the methods.
+    /// Determines the facets of definitions by the project's macros, and numbers the methods.
     fn name_definitions(&mut self) {
         let mut methods: HashMap<SymbolNumber, u32> = HashMap::new();
         for definition in &mut self.definitions {
@@ -470,8 +473,8 @@ impl<'a> Model<'a> {
         })
     }
 
-    /// Adds the meanings of package names after `in-package`, and the tokens of package names that
-    /// are not symbols in package definitions.
+    /// Adds the meanings of package names after `in-package`. Adds tokens for the names of defined
+    /// packages that have no token yet, such as strings.
     fn add_packages(&mut self, file: u32, text: &str, lines: &LineIndex, tokens: &mut Vec<ModelToken>) {
         for token in tokens.iter_mut() {
             let before = text[..token.range.start as usize].trim_end().as_bytes();
@@ -530,14 +533,14 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Returns the class that is defined at `line` of this file.
+    /// Returns the class or type that is defined at `line` of this file.
     fn class_around(&self, file: u32, line: u32) -> Option<SymbolNumber> {
         let definition = self.definition_around(file, line)?;
         let definition = &self.definitions[definition as usize];
         (definition.entity.facet == Facet::Type).then_some(definition.entity.symbol)
     }
 
-    /// Returns the innermost definition in this file that contains `line`.
+    /// Returns the innermost definition in this file that contains `line`. Ignores accessors.
     pub(super) fn definition_around(&self, file: u32, line: u32) -> Option<u32> {
         let own = self.files[file as usize].definitions.clone();
         let has = |number: &u32| {
@@ -577,8 +580,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Returns the facet of a slot with this name. The class is `None` if several classes of the
-    /// project have such a slot.
+    /// Returns the facet of a slot with this name. The class is `None` unless exactly one class of
+    /// the project has such a slot.
     fn slot(&self, symbol: SymbolNumber) -> Facet {
         let mut classes = self.slots.get(&symbol).into_iter().flatten();
         match (classes.next(), classes.next()) {
@@ -587,8 +590,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Returns the facet of an operator. An assignment means `(setf NAME)` if that function is
-    /// defined separately.
+    /// Returns the facet of an operator. An assignment means `(setf NAME)` if the project defines
+    /// that function, or if there is no function `NAME`.
     fn function(&self, access: PlaceAccess, symbol: SymbolNumber) -> Facet {
         let known = &self.symbols[symbol as usize];
         let own = known

@@ -470,7 +470,8 @@ impl ScipWriter<'_> {
         rest.strip_suffix(')').unwrap_or(rest).to_owned()
     }
 
-    /// Returns the SCIP package of a Lisp package: the system that it belongs to.
+    /// Returns the SCIP package of a Lisp package: the system that it belongs to, or SBCL. The
+    /// package's name is empty if neither is known.
     fn owner(&self, package: &str) -> Package {
         let system = self.model.packages.get(package).and_then(|package| package.system.as_deref());
         let owner = PackageOwner::of(package);

@@ -83,9 +83,9 @@ struct Site<'a> {
     model: Model<'a>,
     name: String,
     files: Vec<ShownFile>,
-    /// The name of each file's page, and in `titles` the file's name in lists: short if no other
-    /// file has the same short name.
+    /// The name of each file's page.
     slugs: Vec<String>,
+    /// The name of each file in lists: short if no other file has the same short name.
     titles: Vec<String>,
     /// The number of each file, by its path relative to the root.
     numbers: BTreeMap<String, u32>,
@@ -107,9 +107,9 @@ struct Site<'a> {
     summary: SiteSummary,
 }
 
-/// Writes the pages of the project's loaded files into `folder`, which must not exist, be empty, or
-/// have been written by this function. The pages are first written to another folder, which
-/// replaces `folder` when all are complete.
+/// Writes the pages of the project's loaded files into `folder`. The folder must be missing, empty,
+/// or written by this function. The pages are first written to another folder, which replaces
+/// `folder` when all pages are complete.
 ///
 /// # Errors
 /// No file is loaded, the folder has other files, a file cannot be read or written, or `control`
@@ -178,7 +178,7 @@ fn replace(finished: &Path, folder: &Path) -> Result<(), ExportError> {
 
 fn write_pages(bank: &Steelbank, folder: &Path, control: &Control) -> Result<SiteSummary, ExportError> {
     // The search for unused definitions sends thousands of requests. Without the watcher, each
-    // would check the date of every file.
+    // request would check the date of every file.
     bank.project().watch();
     let context = bank.context();
     let model = Model::new(&context, control)?;
@@ -261,7 +261,8 @@ impl Site<'_> {
             .filter(|definition| definition.entity.facet == Facet::Package)
             .map(|definition| model.symbols[definition.entity.symbol as usize].name.clone())
             .collect();
-        // Prefer a file that defines more than a method and is not a test.
+        // Prefer a definition to a declaration, then anything to a method or a definition by a
+        // macro of the project, and then other files to tests.
         let own = |symbol: SymbolNumber| {
             let all = model.symbols[symbol as usize].definitions.iter();
             let all = all.map(|&number| &model.definitions[number as usize]);

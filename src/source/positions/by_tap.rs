@@ -266,7 +266,8 @@ impl PositionedFile {
         let clearly: Vec<usize> = possible.iter().copied().filter(|&event| clear(event)).collect();
         match (&possible[..], &clearly[..]) {
             ([_], _) if !hidden => with(&possible, Evidence::Exact),
-            // Exactly one of them certainly names the function; the others may name anything.
+            // Exactly one of the possible tokens certainly names the function; the others may name
+            // anything.
             (_, [_]) if found.calls() => with(&clearly, Evidence::Exact),
             ([_, ..], _) => with(&possible, Evidence::Approximate),
             ([], _) => via(),

@@ -50,7 +50,7 @@ impl PositionedFile {
         }
     }
     /// Returns the operators of lists that have a quoted `sought` as an argument. Omits standard
-    /// operators. Needs a sidecar.
+    /// operators and keywords. Needs a sidecar.
     pub fn operators_of_quoted(
         &self,
         sought: &SearchTarget,

@@ -40,8 +40,7 @@ pub use structures::{PackageAndName, Prefix, StructureDefinition};
 pub enum Evidence {
     /// The symbol is at this position; a rename edits it there.
     Exact,
-    /// The form is right, but which token in it is uncertain; or the file has changed since it was
-    /// loaded.
+    /// The form or the token in it is uncertain, or the file has changed since it was loaded.
     Approximate,
     /// The symbol is not at this position: an operator there (`via`) expands into the use.
     Via,
@@ -57,7 +56,7 @@ impl Evidence {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Expander {
-    /// The operator's home package; empty if the operator is not a named symbol.
+    /// The operator's home package; empty if unknown.
     pub package: String,
     /// The operator's name.
     pub name: String,
@@ -205,7 +204,8 @@ enum Reading {
 /// The state of a file's sidecar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SidecarState {
-    /// There is no sidecar: steelbank has not compiled the file or loaded it as source.
+    /// There is no sidecar for this version of the file: steelbank has not compiled it or loaded it
+    /// as source.
     Missing,
     /// The sidecar exists, but cannot be used.
     Damaged,
@@ -308,7 +308,8 @@ impl PositionedFile {
     /// Returns the file at `path` with the content `bytes`, if an editor has compiled only a part
     /// of it: the text `compiled` at character `position` of its buffer. Form numbers count from
     /// the first form of that part. If the file does not contain the text, the part is the form
-    /// with the same first line, or else the nearest form, and the file is not fresh.
+    /// with the same first line, or else the nearest form. The file is fresh only if it contains
+    /// the text, and not inside a top-level form.
     pub fn from_buffer(path: &Path, bytes: &[u8], compiled: &str, position: usize) -> PositionedFile {
         let mut file = PositionedFile::new(path.to_path_buf(), bytes, None, false);
         let Reading::Structure(read) = &file.reading else { return file };
@@ -414,8 +415,8 @@ impl PositionedFile {
         &self.text
     }
 
-    /// Lists the names, without packages, of all symbols and package designators in the code. Needs
-    /// a sidecar.
+    /// Lists the names, without packages, of all symbols in the code and of the strings in package
+    /// definitions. Needs a sidecar.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let by_name = match &self.reading {
             Reading::Tap(tapped) => Some(&tapped.by_name),
@@ -452,9 +453,9 @@ impl PositionedFile {
     /// no longer in the file. It has several placements if the compiler recorded equal uses once,
     /// or if several tokens may be the use ([`Evidence::Approximate`]).
     ///
-    /// Pass all records of the file together, so that a token that is certainly one use is not
-    /// attributed to another. `means(package)` must return whether the name of `sought` refers to
-    /// `sought` in that package, which is given by name or nickname.
+    /// Pass all records of the file together, so that a token that certainly belongs to one use is
+    /// not attributed to another use. `means(package)` must return whether the name of `sought`
+    /// refers to `sought` in that package, which is given by name or nickname.
     pub fn place(
         &self,
         sought: &SearchTarget,
@@ -503,8 +504,8 @@ impl PositionedFile {
         name.is_named(self.text.as_bytes(), &sought.name).then_some(name.span)
     }
 
-    /// Returns SBCL's octet offset of top-level form `form`: the offset after the form before it.
-    /// Returns `None` if the file is not the loaded version.
+    /// Returns SBCL's octet offset of top-level form `form`: the end of the preceding form, or 0
+    /// for the first form. Returns `None` if the file is not the loaded version.
     pub fn octets_before(&self, form: u32) -> Option<u32> {
         let Some(before) = self.first.checked_add(form)?.checked_sub(1) else {
             return self.fresh.then_some(0);
