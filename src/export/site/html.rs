@@ -20,7 +20,7 @@ pub(super) fn name_slug(name: &str) -> String {
     shortened(letters.collect())
 }
 
-/// Returns the name of a file's page.
+/// Returns the file name, without extension, of the page of a file, package or system.
 pub(super) fn path_slug(path: &str) -> String {
     let letters = path.chars().map(|letter| match letter {
         'a'..='z' | '0'..='9' | '-' | '.' => letter.to_string(),
@@ -43,7 +43,7 @@ fn shortened(slug: String) -> String {
     }
 }
 
-/// The location of a page, which its links are relative to.
+/// The location of a page. Links in the page are relative to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Here {
     /// In the site's root folder.
