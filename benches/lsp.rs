@@ -75,7 +75,7 @@ impl Editor {
         let timeout = Timespec { tv_sec: 60, tv_nsec: 0 };
         let mut ready = [PollFd::new(self.output.get_ref(), PollFlags::IN)];
         let waits = self.output.buffer().is_empty();
-        assert!(!waits || poll(&mut ready, Some(&timeout)).unwrap() > 0, "the server says nothing");
+        assert!(!waits || poll(&mut ready, Some(&timeout)).unwrap() > 0, "the server sends nothing");
         self.read()
     }
 
@@ -161,7 +161,7 @@ impl Editor {
 fn main() {
     let scratch = tempfile::tempdir().unwrap();
     let (root, cache) = (scratch.path().join("project"), scratch.path().join("cache"));
-    // In a folder filled by tests/held-out.sh, `others` has all of these libraries.
+    // In a folder filled by tests/held-out.sh, `others` has the libraries that are used below.
     let large = std::env::args().skip(1).find(|argument| argument != "--bench");
     let libraries = large.as_ref().map_or_else(fixtures::lisp_libraries, PathBuf::from);
     for library in fs::read_dir(libraries).unwrap().flatten() {
@@ -195,7 +195,7 @@ fn main() {
     editor.measure("references", |_, _| ("textDocument/references", asked.clone()));
     asked["newName"] = json!("make-sure-of-list");
     editor.measure("rename plan", |_, _| ("textDocument/rename", asked.clone()));
-    // The user types names in a new definition.
+    // Simulate a user who types names in a new definition.
     let line = text.matches('\n').count();
     let letters = ["c", "co", "con", "copy-", "mvb", "with-", "e", "ensure"];
     let mut version = 1;
@@ -235,8 +235,8 @@ fn main() {
     editor.child.wait().unwrap();
 }
 
-/// Compares the diagnostics of a saved file with the time of `compile-file` in SBCL with the
-/// library loaded.
+/// Compares the processor time for the diagnostics of a saved file with that of `compile-file` in
+/// plain SBCL with the library loaded.
 fn diagnostics(editor: &mut Editor, root: &Path, libraries: &Path) {
     const SAVES: usize = 10;
     for (system, file) in

@@ -8,13 +8,13 @@
 //! are used. The processor time of a process includes its start and its load: plain SBCL has loaded
 //! ASDF and sb-introspect before its load starts, while steelbank is still starting. The figures
 //! are medians. Memory is measured twice: after the queries, and after a full collection on both
-//! sides, because the former depends on the time of SBCL's last collection.
+//! sides, because the memory after the queries depends on when SBCL last collected garbage.
 //!
 //! Further rows break down time and memory. The time of garbage collections is SBCL's figure. The
 //! export of the index and its preparation are repeated to measure them. Sidecars are read after
-//! the load's answer. Lisp's memory is measured after a full collection, and garbage is the
-//! difference from before. The index is the size of its prepared records; the rest of the host is
-//! its other resident allocations.
+//! the load's answer. Lisp's memory is measured after a full collection, and garbage is the memory
+//! that this collection freed. The index is the size of its prepared records; the rest of the host
+//! is the host's other resident allocations.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::panic, missing_docs)]

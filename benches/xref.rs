@@ -112,7 +112,7 @@ fn million_records_50_uses(bencher: Bencher<'_, '_>) {
     bencher.bench(|| request.answer_from_index(index));
 }
 
-/// Answers the same query by a pass over all records.
+/// Answers the query of `million_records_8_uses` by a pass over all records.
 #[divan::bench]
 fn million_records_scan(bencher: Bencher<'_, '_>) {
     let export = synthetic_export();
