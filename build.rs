@@ -104,9 +104,9 @@ fn pack_contribs(out: &Path, image: &Path) -> Result<()> {
 
 /// Builds a static library that contains the core. SBCL finds a core in the ELF section `lisp.core`
 /// of the running executable and maps it from there, so the section is aligned to SBCL's page size.
-/// `-bundle` keeps the library out of the rlib: a program that does not refer to its symbol does
-/// not contain the core. Cores of different builds may differ in size by a page; padding to whole
-/// megabytes keeps the rest of the program at the same position.
+/// `-bundle` keeps the library out of the rlib: a program that does not refer to the library's
+/// symbol does not contain the core. Cores of different builds may differ in size by a page;
+/// padding to whole megabytes keeps the rest of the program at the same position.
 fn assemble_core(out: &Path, image: &Path) -> Result<()> {
     let source = out.join("core.S");
     let core = image.join("steelbank.core");

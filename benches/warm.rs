@@ -133,8 +133,8 @@ fn main() {
     assert!(failed.is_empty(), "above the limits, as multiples of plain SBCL: {failed:?}");
 }
 
-/// Lists the systems in the project's folder that plain SBCL can load in one image: first those
-/// named like their files, then the others that these files define.
+/// Lists the systems in the project's folder that plain SBCL can load in one image: first the
+/// systems with the names of the .asd files, then the other systems that those files define.
 fn loadable(root: &Path) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let mut todo = vec![root.to_owned()];

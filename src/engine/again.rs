@@ -31,7 +31,7 @@ pub struct ProcessStart {
     pub folder: PathBuf,
 }
 
-/// The number of calls that write files, and whether new ones are forbidden.
+/// The number of calls that write files, and whether further such calls are forbidden.
 static WRITERS: Mutex<(usize, bool)> = Mutex::new((0, false));
 static WRITTEN: Condvar = Condvar::new();
 
@@ -56,16 +56,16 @@ impl Writing {
         WRITTEN.wait_while(&mut WRITERS.lock(), |writers| writers.0 > 0);
     }
 
-    /// Forbids new writers permanently, and waits at most `most` for the current ones. Called when
-    /// the program is about to end.
+    /// Forbids new writers permanently, and waits at most `most` for the current writers to end.
+    /// Called when the program is about to end.
     pub(super) fn end(most: Duration) {
         let mut writers = WRITERS.lock();
         writers.1 = true;
         WRITTEN.wait_while_for(&mut writers, |writers| writers.0 > 0, most);
     }
 
-    /// Forbids new writers until the guard is dropped, and waits for the current ones. If another
-    /// such guard exists, first waits until it is dropped.
+    /// Forbids new writers until the guard is dropped, and waits for the current writers to end. If
+    /// another [`NoWriting`] exists, first waits until that is dropped.
     pub fn forbid() -> NoWriting {
         let mut writers = WRITERS.lock();
         WRITTEN.wait_while(&mut writers, |writers| writers.1);

@@ -192,8 +192,8 @@ pub enum LispError {
         /// Whether the job ran and was stopped.
         work: Expired,
     },
-    /// The thread of a running job, for example in its progress listener, tried to wait for another
-    /// job of the same lane.
+    /// The thread of a running job, for example in the job's progress listener, tried to wait for
+    /// another job of its lane.
     #[error(
         "this thread runs a job of Lisp's {lane} lane and would deadlock waiting for another job of that lane; wait on another thread"
     )]

@@ -68,8 +68,8 @@ struct PathBeneath {
 }
 
 impl Ruleset {
-    /// Returns the rules for Landlock of `version`: they restrict writes, from version 4 also TCP,
-    /// and from version 6 also signals and abstract sockets.
+    /// Returns the rules for version `version` of Landlock. The rules restrict writes, from version
+    /// 4 also TCP, and from version 6 also signals and abstract sockets.
     fn of(version: i64) -> Result<Self, ConfineError> {
         if version < MIN_VERSION {
             return Err(ConfineError::TooOld(version));
@@ -170,7 +170,7 @@ fn filter() -> Vec<libc::sock_filter> {
     const X86_64: u32 = 0xc000_003e;
     let refusal = libc::SECCOMP_RET_ERRNO | libc::EACCES.unsigned_abs();
     let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
-    // Each test is followed by its refusal, and skips it with a jump of one.
+    // A refusal follows each test. If the test permits the call, it jumps over the refusal.
     let mut program = vec![
         step(LOAD, 4, 0, 0),
         step(EQUAL, X86_64, 1, 0),

@@ -151,9 +151,9 @@ pub enum ImageError {
     Truncated {
         /// The file.
         path: PathBuf,
-        /// Its size in bytes.
+        /// The file's size in bytes.
         size: u64,
-        /// The size that its header implies, in bytes.
+        /// The size that the file's header implies, in bytes.
         expected: u64,
     },
     /// Core and runtime are from different builds.
@@ -186,9 +186,9 @@ const DIRECTORY_ENTRY: u64 = 3861;
 const PAGE_TABLE_ENTRY: u64 = 3880;
 const PAGE_BYTES: u64 = 32768;
 
-/// Returns the build ID in the header of a core file. Returns an error if the file is not a core.
-/// Also returns one if the file is shorter than its header requires: SBCL would map the file and
-/// crash with a bus error.
+/// Returns the build ID in the header of a core file. Returns an error if the file is not a core,
+/// or if the file is shorter than its header requires: SBCL would map the file and crash with a bus
+/// error.
 pub(super) fn core_build(path: &Path) -> Result<String, ImageError> {
     let unreadable = |source| ImageError::Unreadable { path: path.to_owned(), source };
     let not_a_core = || ImageError::NotACore { path: path.to_owned() };

@@ -226,7 +226,7 @@ impl<'a> OnLisp<'a> {
         let ping =
             self.entry.points.ping.filter(|_| self.shared.may_enter()).ok_or(CallError::Interrupted)?;
         // SAFETY: the token proves that this is a Lisp thread. The runtime was alive just now; if
-        // it dies later, it parks the threads inside it. Lisp's table stays valid.
+        // the runtime dies later, it parks the threads that are inside. Lisp's table stays valid.
         Ok(unsafe { ping(number) })
     }
 

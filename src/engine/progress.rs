@@ -13,7 +13,7 @@ pub struct Progress {
     /// The file that the step processes, if any.
     #[serde(default, deserialize_with = "unless_empty")]
     pub path: Option<String>,
-    /// The number of steps begun. It grows with every report.
+    /// The number of steps begun or completed. It grows with every report of the same work.
     pub done: u64,
     /// The total number of steps, if known; never less than `done`.
     #[serde(default, deserialize_with = "unless_zero")]

@@ -13,7 +13,7 @@ use super::sync::{Condvar, Mutex};
 use super::ticket::{Job, JobState};
 use super::watch::{Alarm, Orders, StallTimer, SupervisorOrder};
 
-/// All lanes: the jobs that wait for Lisp, and the ones that run.
+/// All lanes: the jobs that wait for Lisp, and the jobs that run.
 pub(super) struct JobQueue {
     lanes: [LaneQueue; 2],
     calls: AtomicU64,
@@ -261,7 +261,7 @@ impl JobQueue {
         }
     }
 
-    /// Returns the number of jobs that the lane has taken so far, or `None` while it runs one. A
+    /// Returns the number of jobs that the lane has taken so far, or `None` while it runs a job. A
     /// caller that already has a job's outcome sees the lane as idle.
     pub(super) fn taken_if_idle(&self, lane: Lane) -> Option<u64> {
         self.lane(lane).with(|state| {

@@ -1,9 +1,9 @@
 //! [`Shared`], the state of the one Lisp in the process: its queue, its watch and its phase.
 //!
-//! Three kinds of threads use it. *Callers* submit jobs and wait on tickets. *Lisp threads*, one
-//! per lane, run the jobs in order of arrival. The *watch* thread enforces the deadlines. When it
-//! ends a job, a separate thread calls the job's listener, so that a slow listener delays no
-//! deadline.
+//! Three kinds of threads use the state. *Callers* submit jobs and wait on tickets. *Lisp threads*,
+//! one per lane, run the jobs in order of arrival. The *watch* thread enforces the deadlines. When
+//! the watch ends a job, a separate thread calls the job's listener, so that a slow listener delays
+//! no deadline.
 
 use std::cell::Cell;
 use std::path::PathBuf;

@@ -28,7 +28,7 @@ use crate::source::tap::roles::SyntaxRole;
 /// The number of a symbol in the model.
 pub(super) type SymbolNumber = u32;
 
-/// The namespace of a name: a Lisp symbol can name one thing in each.
+/// The namespace of a name. A Lisp symbol can name one thing in each namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Facet {
     Function,
@@ -42,7 +42,7 @@ pub(super) enum Facet {
     /// A slot of the class with this number. `None` if the class is unknown: it may be any class
     /// with a slot of this name.
     Slot(Option<SymbolNumber>),
-    /// The method with this number among the project's methods of the same name.
+    /// The number of the method among the project's methods with this name.
     Method(u32),
     Package,
     /// Another kind of definition, for example by an unknown defining macro.
@@ -80,7 +80,7 @@ pub(super) struct ModelDefinition {
     pub(super) lines: (u32, u32),
     /// The start of its form: operator and name, and for a method also its qualifiers and classes.
     pub(super) label: String,
-    /// Whether it only declares a name that is defined elsewhere.
+    /// Whether the definition only declares a name that is defined elsewhere.
     pub(super) declaration: bool,
 }
 
@@ -153,7 +153,7 @@ pub(super) struct ReadFile {
     /// Whether the image was compiled from this text. If not, only package names have exact
     /// positions.
     pub(super) fresh: bool,
-    /// Whether the text differs from the loaded one. Both this and `fresh` are `false` if the
+    /// Whether the text differs from the loaded text. Both `changed` and `fresh` are `false` if the
     /// loaded code was generated from the text, as by CFFI's groveller.
     pub(super) changed: bool,
     /// The tokens in order. They do not overlap.

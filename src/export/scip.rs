@@ -41,7 +41,7 @@ pub enum ScipFormat {
     /// Protocol Buffers, the format that engines read.
     #[default]
     Protobuf,
-    /// The same messages as one JSON object.
+    /// The messages as a single JSON object.
     Json,
 }
 

@@ -87,8 +87,8 @@ uint32_t steelbank_abi(void);
  * once, before initialize_lisp. */
 void steelbank_set_host(const struct steelbank_host *host);
 /* Sets the file that SBCL uses as its executable (NUL-terminated, copied). If that file has a core
- * as an ELF section, SBCL runs that core, and must not be given another one. Call it before
- * initialize_lisp. */
+ * as an ELF section, SBCL runs that core; then pass no other core to initialize_lisp. Call it
+ * before initialize_lisp. */
 void steelbank_set_executable(const char *path);
 /* Returns the runtime's build ID, NUL-terminated, static. It begins with the build ID of the cores
  * that the runtime can run. */
@@ -119,10 +119,10 @@ int64_t steelbank_host_contribs(char *buffer, size_t size);
 /* Returns whether a non-local exit may leave the code in the signal context: Lisp code, or a
  * blocking system call. Other foreign code may hold a lock, such as malloc's. */
 int64_t steelbank_may_unwind(const void *context);
-/* Calls `function`, a Lisp object that throws to `tag`, after moving the stack pointer above the
- * frames that the throw leaves first, so that the throw can use their room. These are the frames
- * from `frame`, the caller's, up to the one with the next cleanup form or the tag. Returns if there
- * are no such frames; otherwise it does not return. */
+/* Moves the stack pointer and calls `function`, a Lisp object that throws to `tag`. The throw first
+ * leaves the frames from `frame` (the caller's) up to the frame with the next cleanup form or the
+ * tag. The stack pointer is moved above these frames, so that the throw can use their room. Returns
+ * if there are no such frames; otherwise does not return. */
 void steelbank_leave(uint64_t function, uint64_t tag, char *frame);
 /* Sets the function that a thread must call when code that handles a stack overflow has exhausted
  * the remaining stack, too. The function makes the thread leave whatever it runs; in a call, it
@@ -134,7 +134,8 @@ void steelbank_own_memory(int64_t owner);
 /* Returns the number of octets of `owner`'s memory that have not been freed. */
 int64_t steelbank_held_memory(int64_t owner);
 
-/* Replaces SBCL's `spawn`, with the same result. */
+/* Replaces SBCL's `spawn`, and returns the same result. Calls `spawn` on a permanent thread if
+ * steelbank_end_children_with_process was called. */
 int steelbank_spawn(char *program, char *argv[], int in, int out, int err, int search, char *envp[], char *pty, int channel[2],
                     char *folder, int *kept);
 

@@ -99,7 +99,7 @@ static void restore_guards(struct thread *thread) {
   close_hard_guard(thread);
 }
 
-/* Returns the catch block of TAG, or the outermost one if there is none, as in a thread that
+/* Returns the catch block of TAG, or the outermost catch block if TAG has none, as in a thread that
  * runs no call. */
 static struct catch_block *catch_block_of(struct thread *thread, lispobj tag) {
   struct catch_block *block = (struct catch_block *)thread->current_catch_block;

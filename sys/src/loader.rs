@@ -8,7 +8,7 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
 use crate::ffi::{STEELBANK_ABI, steelbank_host};
 
-/// SBCL's runtime, loaded. There is at most one in a process. It is never unloaded, because its
+/// The loaded runtime of SBCL. There is at most one in a process. It is never unloaded, because its
 /// threads, signal handlers and memory cannot be removed.
 #[derive(Debug, Clone, Copy)]
 pub struct Runtime {

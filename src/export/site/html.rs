@@ -61,7 +61,7 @@ impl Here {
     }
 }
 
-/// A page or a part of one, while it is written.
+/// A page or a part of a page, while it is written.
 #[derive(Default)]
 pub(super) struct Html {
     text: String,

@@ -153,7 +153,7 @@ fn clear(folder: &Path) -> Result<(), ExportError> {
     fs::remove_dir_all(folder).and_then(|()| fs::create_dir(folder)).map_err(ExportError::write(folder))
 }
 
-/// Moves the folder `finished` to `folder`, and removes the old one.
+/// Moves the folder `finished` to `folder`, and removes the previous `folder`.
 fn replace(finished: &Path, folder: &Path) -> Result<(), ExportError> {
     let failed = |error| ExportError::write(folder)(error);
     let mut before = folder.components().as_path().as_os_str().to_owned();

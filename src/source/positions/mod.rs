@@ -60,7 +60,7 @@ pub struct Expander {
     pub package: String,
     /// The operator's name.
     pub name: String,
-    /// Whether it is a symbol macro.
+    /// Whether the operator is a symbol macro.
     pub symbol_macro: bool,
 }
 
@@ -117,29 +117,29 @@ pub struct XrefRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Occurrence {
-    /// Its range.
+    /// The range of the symbol's token.
     pub range: Range,
-    /// Its role.
+    /// The symbol's role.
     pub role: SyntaxRole,
-    /// The number of its top-level form.
+    /// The number of the top-level form around the occurrence.
     pub form: u32,
     /// Whether a local variable or function with this name is bound in that form, so that the
     /// occurrence may refer to it.
     pub local: bool,
-    /// Whether the text shows a binding of the name around it. The binding may be of a special
-    /// variable.
+    /// Whether the text shows a binding of the name around the occurrence. The binding may be of a
+    /// special variable.
     pub bound: bool,
-    /// Whether it is, or may be, looked up as a variable.
+    /// Whether the symbol is, or may be, looked up as a variable.
     pub variable: bool,
     /// Whether the compiler found a local variable with this name in that form.
     pub has_variable: bool,
-    /// Its position among the operators around it.
+    /// The symbol's position among the operators around it.
     pub position: SyntacticContext,
-    /// In a template: its role in the generated code.
+    /// In a template: the symbol's role in the generated code.
     pub becomes: SyntaxRole,
-    /// Whether no occurrence in its top-level form can refer to a variable.
+    /// Whether no occurrence in the same top-level form can refer to a variable.
     pub never_variable: bool,
-    /// For a definition: the kind of thing that it defines.
+    /// For a definition: the kind of thing that the symbol's form defines.
     pub defined: Option<Defined>,
     /// The name of the user macro that may define the symbol, judging by the symbol's position.
     pub definer: Option<String>,
@@ -160,22 +160,22 @@ pub struct Occurrence {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SymbolToken {
-    /// Its range.
+    /// The range of the token.
     pub range: Range,
-    /// Its notation.
+    /// The token's notation.
     pub written: Notation,
-    /// Its role.
+    /// The token's role.
     pub role: SyntaxRole,
-    /// The number of its top-level form.
+    /// The number of the top-level form around the token.
     pub form: u32,
     /// Whether a local variable or function with this name is bound in that form.
     pub local: bool,
-    /// Whether it binds the name, here or in the code that a template generates.
+    /// Whether the token binds the name, here or in the code that a template generates.
     pub binds: bool,
-    /// Whether it is where a user macro may expect a name to define.
+    /// Whether the token is where a user macro may expect a name to define.
     pub definable: bool,
-    /// Whether it is a `&key` parameter without an explicit keyword, so that renaming it changes
-    /// the keyword.
+    /// Whether the token is a `&key` parameter without an explicit keyword, so that renaming the
+    /// parameter changes the keyword.
     pub key_parameter: bool,
 }
 

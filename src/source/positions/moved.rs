@@ -11,7 +11,7 @@ pub(super) struct MovedForms(Vec<MovedForm>);
 
 #[derive(Debug)]
 struct MovedForm {
-    /// Its recorded range, in characters.
+    /// The form's recorded range, in characters.
     before: Range,
     now: FormNow,
 }
@@ -20,8 +20,8 @@ struct MovedForm {
 enum FormNow {
     /// The form is unchanged: the current byte offset of each of its characters.
     Same(Vec<u32>),
-    /// The form has changed: its current byte offset, and the recorded and current ranges of the
-    /// unchanged symbols at its beginning and end, sorted.
+    /// The form has changed: the form's current byte offset, and the recorded and current ranges of
+    /// the unchanged symbols at its beginning and end, sorted.
     Changed { start: u32, symbols: Vec<(Range, Range)> },
 }
 

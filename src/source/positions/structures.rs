@@ -103,7 +103,7 @@ impl PositionedFile {
     fn structure(&self, tapped: &Tapped, form: &TapForm, list: usize) -> Option<StructureDefinition> {
         let symbol = |event: usize| symbol(tapped, form, event);
         let range = |event: usize| self.event_range(&tapped.sidecar, &form.events[event]);
-        // A slot is a symbol, or a list that begins with one.
+        // A slot is a symbol, or a list that begins with a symbol.
         let slot = |event: usize| match symbol(event) {
             Some(name) => Some((name, range(event))),
             None => {

@@ -144,16 +144,16 @@ pub struct ReadEvent {
     pub kind: EventKind,
     /// The object's operator, if it has an abbreviation.
     pub operator: Abbreviation,
-    /// The position of its first character.
+    /// The position of the object's first character.
     pub start: u32,
-    /// The position after its last character.
+    /// The position after the object's last character.
     pub end: u32,
-    /// Its index in the parent, from 1 (the operator), or 0 if it is not an element of the object
-    /// around it.
+    /// The object's index in the parent, from 1 (the operator), or 0 if the object is not an element
+    /// of the parent.
     pub place: u32,
-    /// The index of the innermost event around it.
+    /// The index of the innermost event around the object.
     pub parent: Option<u32>,
-    /// The index of the first event directly inside it, or [`NO_EVENT`].
+    /// The index of the first event directly inside the object, or [`NO_EVENT`].
     first_child: u32,
     /// The index of the next event with the same parent, or [`NO_EVENT`].
     next_sibling: u32,
