@@ -181,8 +181,8 @@ pub(super) fn enforce_deadlines(
     actions
 }
 
-/// Interrupts the running job if its deadline or its call's limit has passed, answers its caller if
-/// it does not stop, and abandons its thread if it still does not stop. Returns the time of the
+/// Interrupts the running job if its deadline or its call's limit has passed. If the job is late
+/// and does not stop, answers its caller, and later abandons its thread. Returns the time of the
 /// next check.
 fn enforce_on_running(
     running: &mut RunningJob,

@@ -64,7 +64,7 @@ pub(super) struct ModelSymbol {
     pub(super) package: String,
     pub(super) name: String,
     pub(super) facts: SymbolFacts,
-    /// The numbers of its definitions in the project's files.
+    /// The numbers of the symbol's definitions in the project's files.
     pub(super) definitions: Vec<u32>,
 }
 
@@ -74,11 +74,12 @@ pub(super) struct ModelDefinition {
     pub(super) file: u32,
     pub(super) kind: DefinitionKind,
     pub(super) entity: Entity,
-    /// The position of its name; the column counts characters.
+    /// The position of the defined name; the column counts characters.
     pub(super) place: LineColumn,
-    /// The first and last line of its form.
+    /// The first and last line of the definition's form.
     pub(super) lines: (u32, u32),
-    /// The start of its form: operator and name, and for a method also its qualifiers and classes.
+    /// The start of the definition's form: operator and name, and for a method also its qualifiers
+    /// and classes.
     pub(super) label: String,
     /// Whether the definition only declares a name that is defined elsewhere.
     pub(super) declaration: bool,
@@ -615,7 +616,7 @@ impl<'a> Model<'a> {
     }
 }
 
-/// Returns the main facet of a symbol, for places that only name it.
+/// Returns the main facet of a symbol, for places that only name the symbol.
 pub(super) fn principal(facts: &SymbolFacts) -> Option<Facet> {
     match facts {
         SymbolFacts { function: Some(function), .. } => Some(match &*function.kind {

@@ -353,7 +353,7 @@ impl ScipWriter<'_> {
         }
     }
 
-    /// Returns the form of a definition, or its lines if it is inside another form.
+    /// Returns the form of a definition, or the definition's lines if it is inside another form.
     fn form_of(&self, number: u32, read: &ReadFile) -> Range {
         let (first, last) = self.model.definitions[number as usize].lines;
         let form = read.forms.iter().find(|form| read.lines.line(form.start) == first);

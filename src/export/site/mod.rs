@@ -78,7 +78,7 @@ struct Home {
     listed: usize,
 }
 
-/// The data for all pages. For each file it holds the text, for each symbol the lines that use it.
+/// The data for all pages, in particular the text of each file and the uses of each symbol.
 struct Site<'a> {
     model: Model<'a>,
     name: String,

@@ -139,8 +139,8 @@ impl<'a> TapUse<'a> {
         matches!(self.kind, Kind::Calls | Kind::Macroexpands)
     }
 
-    /// Returns the events that the record certainly refers to: the form's operator, the names it
-    /// binds, or its direct arguments. Returns `None` if that is uncertain.
+    /// Returns the events that the record certainly refers to: the form's operator, the names that
+    /// the form binds, or the form's direct arguments. Returns `None` if that is uncertain.
     fn certain_events(&self) -> Option<Vec<usize>> {
         if self.calls() {
             let operator = self.form.child(self.around, 1)?;

@@ -62,8 +62,8 @@ impl PositionedFile {
         longest
     }
 
-    /// Lists the methods inside a generic function's definition, top-level form `form`: the range
-    /// of each, and the classes that it specializes on. Needs a sidecar.
+    /// Lists the methods inside a generic function's definition, top-level form `form`: for each
+    /// method, its range and the classes that it specializes on. Needs a sidecar.
     pub fn inner_methods(&self, form: u32) -> Vec<(Range, Vec<&str>)> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
         let sidecar = &tapped.sidecar;

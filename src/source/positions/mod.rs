@@ -92,7 +92,7 @@ impl Placement {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SearchTarget {
-    /// The name of its home package.
+    /// The name of the symbol's home package.
     pub package: String,
     /// The symbol's name, in its actual case.
     pub name: String,
@@ -108,8 +108,8 @@ pub struct XrefRecord {
     pub form: u32,
     /// SBCL's number of the sub-form.
     pub number: u32,
-    /// The byte offset at which SBCL began to read the top-level form, before its white space.
-    /// `None` if it was not recorded.
+    /// The byte offset at which SBCL began to read the top-level form, before the white space in
+    /// front of the form. `None` if SBCL did not record the offset.
     pub bytes: Option<u32>,
 }
 

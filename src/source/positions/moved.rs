@@ -96,8 +96,9 @@ impl MovedForms {
         Self(found)
     }
 
-    /// Returns the current byte offset of the character at the recorded `offset`, or the start of
-    /// its form if it is not in an unchanged symbol. Returns `None` if the form no longer exists.
+    /// Returns the current byte offset of the character at the recorded `offset`. If the form has
+    /// changed and the character is not in an unchanged symbol, returns the form's start. Returns
+    /// `None` if the form no longer exists.
     pub(super) fn of(&self, offset: u32) -> Option<u32> {
         let before = self.0.partition_point(|form| form.before.start <= offset);
         let form = self.0[..before].last().filter(|form| offset <= form.before.end)?;

@@ -23,7 +23,7 @@ pub struct StructureDefinition {
     pub is_bare: bool,
     /// The prefix of the accessors' names.
     pub prefix: Prefix,
-    /// The structure that it includes.
+    /// The structure that `:include` names.
     pub included: Option<PackageAndName>,
     /// The slots that the form itself defines.
     pub slots: Vec<PackageAndName>,
@@ -31,12 +31,12 @@ pub struct StructureDefinition {
     pub slot_places: Vec<(PackageAndName, Range)>,
     /// The ranges of the constructors' lambda lists.
     pub lambda_lists: Vec<Range>,
-    /// The keywords of its options.
+    /// The keywords of the form's options.
     pub options: Vec<String>,
     /// For constructor, copier and predicate: whether the name is derived from the structure's,
     /// with MAKE-, COPY- and -P.
     pub derives_name: [bool; 3],
-    /// For constructor, copier and predicate: whether the form has an option for it.
+    /// For constructor, copier and predicate: whether the form has such an option.
     pub has_option: [bool; 3],
     /// The constructors with an explicit name that take slots as keyword arguments.
     pub constructors: Vec<PackageAndName>,

@@ -362,7 +362,7 @@ struct SeenToken<'a> {
     index: usize,
     event: usize,
     name: u32,
-    /// Whether it is the symbol itself, not a designator.
+    /// Whether the token is the symbol itself, not a designator.
     itself: bool,
     role: SyntaxRole,
     local: bool,

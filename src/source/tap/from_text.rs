@@ -72,7 +72,7 @@ struct OpenForm {
     inside: std::vec::IntoIter<Datum>,
     /// The place of the next element, or 0 if the elements of this form have no places.
     next: u32,
-    /// Whether it is, or is inside, a package definition.
+    /// Whether the form is, or is inside, a package definition.
     defines_package: bool,
 }
 

@@ -39,7 +39,8 @@ pub struct Sidecar {
     pub forms: Vec<TapForm>,
     /// The uses by top-level code, which SBCL does not record.
     pub uses: Vec<TapTopLevelUse>,
-    /// Names bound locally: (top-level form, index of the name, whether it is a function), sorted.
+    /// Names bound locally: (top-level form, index of the name, whether the name is bound as a
+    /// function), sorted.
     pub locals: Vec<(u32, u32, bool)>,
 }
 
@@ -148,8 +149,8 @@ pub struct ReadEvent {
     pub start: u32,
     /// The position after the object's last character.
     pub end: u32,
-    /// The object's index in the parent, from 1 (the operator), or 0 if the object is not an element
-    /// of the parent.
+    /// The object's index in the parent, from 1 (the operator), or 0 if the object is not an
+    /// element of the parent.
     pub place: u32,
     /// The index of the innermost event around the object.
     pub parent: Option<u32>,
@@ -174,7 +175,7 @@ pub struct TapTopLevelUse {
     pub setf: bool,
     /// The number of the top-level form.
     pub form: u32,
-    /// The number of the sub-form in it.
+    /// The number of the sub-form in the top-level form.
     pub number: u32,
 }
 

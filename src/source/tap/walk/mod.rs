@@ -50,7 +50,7 @@ pub struct SyntaxContext {
 /// The position of a symbol among the operators around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyntacticContext {
-    /// The operator of a list that is evaluated: it is called.
+    /// The operator of an evaluated list: a function or macro that is called.
     Called,
     /// An evaluated form: a variable.
     Variable,
@@ -71,11 +71,11 @@ pub enum SyntacticContext {
 /// How a variable, or the place that an accessor names, is accessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PlaceAccess {
-    /// It is read, called, or named.
+    /// The variable or place is read or only named, or the accessor is called.
     Read,
-    /// It is assigned or bound.
+    /// The variable or place is assigned, or the variable is bound.
     Write,
-    /// It is modified based on its old value, as by `incf` or `push`.
+    /// The old value is read and a new value assigned, as by `incf` or `push`.
     ReadWrite,
 }
 

@@ -211,7 +211,7 @@ impl FormWalk<'_> {
         }
     }
 
-    /// Records the name of a class or slot, or walks what is in its place as data.
+    /// Records the name of a class or slot. Walks anything else in this place as data.
     pub(super) fn named_datum(&mut self, event: usize, role: SyntaxRole, mode: Mode) {
         match self.symbol(event) {
             Some(_) => self.datum_role(event, role, mode),
