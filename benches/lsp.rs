@@ -119,7 +119,7 @@ impl Editor {
             libc::clock_getcpuclockid(self.child.id() as i32, &mut clock) != 0
                 || libc::clock_gettime(clock, &mut time) != 0
         };
-        assert!(!failed, "the server is gone");
+        assert!(!failed, "the server has ended");
         Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
     }
 
@@ -273,7 +273,7 @@ fn diagnostics(editor: &mut Editor, root: &Path, libraries: &Path) {
         }
         let after = editor.used();
         let spent = (after.0 + after.1 - before.0 - before.1) / SAVES as u32;
-        println!("own {:?} children {:?}", (after.0 - before.0) / 10, (after.1 - before.1) / 10);
+        println!("for each save: server {:?}, children {:?}", (after.0 - before.0) / 10, (after.1 - before.1) / 10);
         times.sort();
         let compile = format!(
             "(progn (asdf:load-system {system:?}) (let ((start (get-internal-run-time))) (dotimes (i {SAVES}) \

@@ -103,7 +103,7 @@ fn main() {
         }
     }
     println!("\n{table}");
-    println!("{} lines differ after renaming", differences.len());
+    println!("{} new diagnostics or failures after renaming", differences.len());
     for difference in &differences {
         println!("{}", difference.chars().take(400).collect::<String>());
     }

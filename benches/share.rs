@@ -152,7 +152,7 @@ fn main() {
         );
     }
     let (one, many) = (memory(&alone), memory(&shared));
-    println!("memory, MiB: one alone {one:.1}, {CLIENTS} and their host {many:.1}: {:.2}x", many / one);
+    println!("memory, MiB: unshared {one:.1}, {CLIENTS} clients and host {many:.1}: {:.2}x", many / one);
     println!("of which the host {:.1}, each client {:.1}", memory(&[host]), memory(&shared[..1]));
     end(sharing);
     end(vec![private]);

@@ -142,7 +142,7 @@ fn main() {
     }));
 
     println!(
-        "{systems} systems, {} of them real, {} files generated; medians of {runs} whole processes",
+        "{systems} systems, {} of them libraries, {} files generated; medians of {runs} complete processes",
         systems - generated,
         generated * 3
     );
@@ -182,7 +182,7 @@ fn main() {
         milliseconds(first_edit)
     );
     println!(
-        "each later edit            {:>9.1} ms   from the snapshot of the systems before the edited one",
+        "each later edit            {:>9.1} ms   from the snapshot of the systems before the edited system",
         milliseconds(next_edits)
     );
     println!("compiling that file alone  {:>9.1} ms", milliseconds(compiled_alone));

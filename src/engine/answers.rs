@@ -171,7 +171,7 @@ impl std::fmt::Display for Expired {
             Self::NeverBegan => ": it was busy with other work, and this request was never started",
             Self::Stopped => "; the work was stopped",
             Self::StillRunning => {
-                ", and the work could not be stopped: it runs without interrupts, or in foreign code"
+                ", and the work could not be stopped: it runs with interrupts disabled, or in foreign code"
             }
         })
     }
@@ -212,7 +212,7 @@ pub enum LispError {
     },
     /// The answer does not have the format that the question documents.
     #[error(
-        "the Lisp half gave an answer that cannot be read ({0}); core and program may be from different builds"
+        "Lisp returned an answer that cannot be read ({0}); core and program may be from different builds"
     )]
     Unreadable(String),
     /// The job's Rust code panicked, which is a bug in the host.

@@ -95,7 +95,7 @@ impl RuntimeLibrary {
 /// Returns advice about an error that occurred while the library was written to a memory file.
 fn memory_file_remedy(error: &io::Error) -> &'static str {
     if error.raw_os_error() == Some(libc::EFBIG) {
-        "the limit on the size of files (ulimit -f) applies to it: raise the limit"
+        "the limit on the size of files (ulimit -f) applies to this file: raise the limit"
     } else {
         "the system refuses memfd_create; make /dev/shm, /tmp or the cache folder writable, on a file system without noexec"
     }
@@ -168,7 +168,7 @@ pub enum ImageError {
     },
     /// `/proc` is not mounted, so an unnamed file cannot be opened.
     #[error(
-        "the file system /proc is not mounted, and the embedded SBCL is started from /proc/self; mount it"
+        "the file system /proc is not mounted, and the embedded SBCL is started from /proc/self; mount /proc"
     )]
     NoProc,
     /// The runtime could not be written to a file that can be mapped as code.

@@ -123,7 +123,7 @@ impl Lisp {
                 let report = self.status().reports.pop();
                 Err(SaveError::Failed(report.unwrap_or(reason)))
             }
-            None => Err(SaveError::Failed("it did not end in time".to_owned())),
+            None => Err(SaveError::Failed("the save did not end in time".to_owned())),
         }
     }
 

@@ -96,7 +96,7 @@ impl Shared {
             Stage::Ready if self.queue.is_busy() => EngineState::Busy,
             Stage::Ready => EngineState::Ready,
             Stage::OtherInterface(_) => {
-                EngineState::Dead { reason: "the core is of another interface version".to_owned() }
+                EngineState::Dead { reason: "the core has another interface version".to_owned() }
             }
             Stage::Dead(reason) => EngineState::Dead { reason: reason.to_string() },
         }
@@ -207,12 +207,12 @@ impl Shared {
             self.queue.alarm.wake_by(StallTimer::next(now));
         }
         if stall.is_over(undone, now) {
-            self.die(0, "it does not react: its garbage collector or its supervisor hangs");
+            self.die(0, "it does not respond: its garbage collector or its supervisor thread hangs");
         }
         if deadlocked {
             self.die(
                 0,
-                "it does not react: questions wait for a lock held by work that could not be stopped",
+                "it does not respond: questions wait for a lock held by work that could not be stopped",
             );
         }
     }

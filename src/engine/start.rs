@@ -116,7 +116,7 @@ pub enum StartError {
     System(std::io::Error),
     /// The system refused a thread for a reason other than resource limits.
     #[error(
-        "the system refuses SBCL a thread: {0}; if a seccomp profile refuses clone3 with an error other than ENOSYS, as Docker's before 20.10.10 does, update it or allow clone3"
+        "the system refuses SBCL a thread: {0}; if a seccomp profile refuses clone3 with an error other than ENOSYS, as Docker's before 20.10.10 does, update the profile or allow clone3"
     )]
     ThreadRefused(std::io::Error),
 }
