@@ -1,6 +1,7 @@
 //! Builds the image that the program runs, with the SBCL that `bootstrap` has built. It saves the
-//! core with the Lisp half loaded, converts the core's cross references into an index, and, for
-//! feature `embedded`, packs the core and the contrib modules for linking.
+//! core with the Lisp half loaded, converts the core's cross references into an index, and copies
+//! the contrib modules. For feature `embedded`, it also packs the core and the contrib modules for
+//! linking.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -33,7 +34,7 @@ fn main() -> Result<()> {
 }
 
 /// Returns the key of the images that `bootstrap --sbcl` creates for this program: a digest of the
-/// Lisp half and the shim.
+/// Lisp half, the shim and its header, the link script and the heap size.
 fn image_key() -> Result<String> {
     let script = env::var("DEP_STEELBANK_SBCL_BOOTSTRAP")?;
     let output = Command::new("sh").args([&script, "--image-key"]).output()?;

@@ -273,7 +273,7 @@ fn diagnostics(editor: &mut Editor, root: &Path, libraries: &Path) {
         }
         let after = editor.used();
         let spent = (after.0 + after.1 - before.0 - before.1) / SAVES as u32;
-        println!("for each save: server {:?}, children {:?}", (after.0 - before.0) / 10, (after.1 - before.1) / 10);
+        println!("server {:?}, children {:?}", (after.0 - before.0) / 10, (after.1 - before.1) / 10);
         times.sort();
         let compile = format!(
             "(progn (asdf:load-system {system:?}) (let ((start (get-internal-run-time))) (dotimes (i {SAVES}) \

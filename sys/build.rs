@@ -1,5 +1,5 @@
-//! Links SBCL's runtime objects with the shim into one shared library, and passes its path to
-//! dependents.
+//! Links SBCL's runtime objects with the shim into one shared library. Passes the paths of the
+//! library, of SBCL's tree and of `bootstrap`, and the heap size to dependents.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

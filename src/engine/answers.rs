@@ -153,7 +153,7 @@ pub enum CallError {
     Interrupted,
 }
 
-/// Whether a job ran before its deadline passed, and whether it was stopped.
+/// The state of a job at its deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Expired {

@@ -64,8 +64,8 @@ pub struct ScipSummary {
     /// The number of omitted uses that macros generate, because the symbol does not occur in the
     /// text.
     pub generated: usize,
-    /// The number of files that have changed since they were loaded, so that none of their
-    /// positions is exact.
+    /// The number of files that have changed since they were loaded. Only package names in them
+    /// have exact positions.
     pub stale: usize,
 }
 

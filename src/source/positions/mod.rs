@@ -123,8 +123,7 @@ pub struct Occurrence {
     pub role: SyntaxRole,
     /// The number of the top-level form around the occurrence.
     pub form: u32,
-    /// Whether a local variable or function with this name is bound in that form, so that the
-    /// occurrence may refer to it.
+    /// Whether the occurrence may refer to a local variable or function with this name.
     pub local: bool,
     /// Whether the text shows a binding of the name around the occurrence. The binding may be of a
     /// special variable.
@@ -143,8 +142,7 @@ pub struct Occurrence {
     pub defined: Option<Defined>,
     /// The name of the user macro that may define the symbol, judging by the symbol's position.
     pub definer: Option<String>,
-    /// How the thing that the symbol names is accessed: a variable, or the place of an accessor or
-    /// a slot.
+    /// How the variable, or the place of the accessor or slot, that the symbol names is accessed.
     pub access: PlaceAccess,
     /// The range of the token that binds the name, or of this token if it is the binding. `None` if
     /// the text shows no binding.
@@ -168,7 +166,7 @@ pub struct SymbolToken {
     pub role: SyntaxRole,
     /// The number of the top-level form around the token.
     pub form: u32,
-    /// Whether a local variable or function with this name is bound in that form.
+    /// Whether the token may refer to a local variable or function with this name.
     pub local: bool,
     /// Whether the token binds the name, here or in the code that a template generates.
     pub binds: bool,
@@ -231,7 +229,8 @@ pub struct PositionedFile {
     reading: Reading,
     /// For a changed file: the current positions of its recorded forms, computed on demand.
     moved: OnceLock<MovedForms>,
-    /// For a text compiled from an editor buffer: the number of its first form in the file.
+    /// For a text compiled from an editor buffer: the number that the text's first form has in the
+    /// file.
     first: u32,
     /// Whether only a text from a buffer was compiled, not the file.
     from_buffer: bool,

@@ -70,8 +70,8 @@ impl PositionedFile {
         tapped.is_user_macro(form, operator).then(|| symbol(tapped, form, operator))?
     }
 
-    /// Lists the structures defined by forms with the operator `operator`, if they have the syntax
-    /// of DEFSTRUCT. Needs a sidecar.
+    /// Lists the structures defined by forms that have the operator `operator` and the syntax of
+    /// DEFSTRUCT. Needs a sidecar.
     pub fn structures_like(&self, operator: &PackageAndName) -> Vec<StructureDefinition> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
         let (package, name) = operator;
@@ -94,7 +94,8 @@ impl PositionedFile {
         found
     }
 
-    /// Returns whether a structure that the file defines has the slot `sought`. Needs a sidecar.
+    /// Returns whether a structure definition in the file defines the slot `sought`. Ignores
+    /// included slots. Needs a sidecar.
     pub fn has_structure_slot(&self, sought: &SearchTarget) -> bool {
         let same = |slot: &PackageAndName| slot.0 == sought.package && slot.1 == sought.name;
         self.structures().iter().any(|found| found.slots.iter().any(same))

@@ -269,9 +269,9 @@ impl PositionedFile {
         self.text.get(range.indices()).unwrap_or_default()
     }
 
-    /// Counts the designators that may mean `sought` in code that interns names: uninterned symbols
-    /// with its name that no package definition explains, and keywords with its name where names
-    /// are looked up. `exists` must return whether there is a package with that name.
+    /// Counts the designators that may mean `sought`: uninterned symbols with its name that no
+    /// package definition explains, and keywords with its name where names are looked up. `exists`
+    /// must return whether there is a package with that name.
     pub fn unexplained_designators(&self, sought: &SearchTarget, exists: &dyn Fn(&str) -> bool) -> usize {
         let Reading::Tap(tapped) = &self.reading else { return 0 };
         let sidecar = &tapped.sidecar;

@@ -32,7 +32,8 @@ impl FormWalk<'_> {
     }
 
     /// Walks the elements of `list` from index `first` as `shape` describes. Adds their bindings to
-    /// `pending`; a part that sees the bindings moves them to the environment.
+    /// `pending`. A part that sees the bindings moves them to the environment; in a sequential
+    /// shape, each element does.
     pub(super) fn parts(
         &mut self,
         list: usize,
