@@ -21,8 +21,8 @@ pub type ProgressListener = Arc<dyn Fn(&str) + Send + Sync>;
 
 type JobResult<T> = Result<T, LispError>;
 
-/// What remains to be called after a slot was filled, if anything: a listener with the outcome, or
-/// the waker of a task. The code that fills the slot chooses the thread for the call.
+/// The call that is due after a slot was filled, if any: of a listener with the outcome, or of a
+/// task's waker. The code that fills the slot chooses the thread for the call.
 #[must_use]
 pub(super) struct Wakeup(Option<Box<dyn FnOnce() + Send>>);
 

@@ -183,8 +183,8 @@ int64_t steelbank_host_contribs(char *buffer, size_t size) { return host.contrib
 /* SBCL looks for a core in its executable. Only the host can decide whether that core is the one
  * to run. */
 char *__wrap_os_get_runtime_executable_path(void) { return executable ? strdup(executable) : NULL; }
-/* SBCL also looks for a core in the program that PATH contains under this program's name. That may
- * be this program, although the host has chosen another core. */
+/* SBCL also looks for a core in the program that PATH contains under this program's name. The
+ * program found there may be this one, although the host has chosen another core. */
 off_t __real_search_for_embedded_core(char *path, void *sizes);
 off_t __wrap_search_for_embedded_core(char *path, void *sizes) {
   return executable && strcmp(path, executable) == 0 ? __real_search_for_embedded_core(path, sizes) : -1;
