@@ -94,7 +94,7 @@ impl Editor {
         }
     }
 
-    /// Returns the processor time of the server and of its children that have ended.
+    /// Returns the processor times of the server, and of its children that have ended.
     fn used(&self) -> (Duration, Duration) {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         let fields: Vec<u64> = stat

@@ -207,7 +207,7 @@ fn references_of_three_lines(bencher: Bencher<'_, '_>, folders: usize) {
     server.end();
 }
 
-/// Measures who-references in a project with this number of folders.
+/// Measures who-references in a project with `folders` more folders.
 #[divan::bench(args = FOLDERS)]
 fn who_references_in_a_project(bencher: Bencher<'_, '_>, folders: usize) {
     let mut server = Lines::server_of_project(folders);
@@ -335,7 +335,7 @@ fn names(bencher: Bencher<'_, '_>, which: &str) {
 }
 
 /// Measures 32 concurrent calls to code-find-references with three lines each, in a project with
-/// this number of folders.
+/// `folders` more folders.
 #[divan::bench(args = FOLDERS)]
 fn references_in_flight(bencher: Bencher<'_, '_>, folders: usize) {
     let mut server = Lines::server_of_project(folders);

@@ -253,7 +253,7 @@ impl JobQueue {
         undecided
     }
 
-    /// Makes the lanes' threads exit after their current jobs.
+    /// Makes the lanes' threads exit after their current jobs. Waiting jobs are not run.
     pub(super) fn end_threads(&self) {
         for lane in &self.lanes {
             lane.with(|state| state.ending = true);

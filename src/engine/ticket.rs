@@ -267,7 +267,7 @@ impl Interrupt {
     /// [`LispError::Cancelled`]. Has no effect on a job that has ended.
     pub fn stop(&self) {
         self.job_state.cancel();
-        // Fill the slot before the interrupt, so that the job's result cannot arrive first.
+        // Fill the slot before interrupting the job, so that the job's result cannot arrive first.
         let wakeup = self.job_state.fail(LispError::Cancelled);
         self.queue.remove(&self.job_state);
         wakeup.deliver();

@@ -108,7 +108,7 @@ void steelbank_reserve_below_stacks(void);
  * initialize_lisp. */
 void steelbank_end_children_with_process(void);
 
-/* Called by the Lisp half, like steelbank_reserve_below_stacks. */
+/* The Lisp half calls the functions below, and also steelbank_reserve_below_stacks. */
 void steelbank_host_serve(const struct steelbank_entry_points *entry_points, uint64_t lane);
 void steelbank_host_supervise(struct steelbank_order *order);
 void steelbank_host_answer(const uint8_t *octets, size_t length);
@@ -116,8 +116,9 @@ void steelbank_host_output(const uint8_t *octets, size_t length, uint64_t droppe
 void steelbank_host_progress(const uint8_t *octets, size_t length);
 void steelbank_host_report(const uint8_t *octets, size_t length);
 int64_t steelbank_host_contribs(char *buffer, size_t size);
-/* Returns whether a non-local exit may leave the code in the signal context: Lisp code, or a
- * blocking system call. Other foreign code may hold a lock, such as malloc's. */
+/* Returns whether a non-local exit may leave the code that the signal with this context has
+ * interrupted: Lisp code, or a blocking system call. Other foreign code may hold a lock, such as
+ * malloc's. */
 int64_t steelbank_may_unwind(const void *context);
 /* Moves the stack pointer and calls `function`, a Lisp object that throws to `tag`. The throw first
  * leaves the frames from `frame` (the caller's) up to the frame with the next cleanup form or the

@@ -209,7 +209,7 @@ impl PositionedFile {
     }
 
     /// Collects the results of `make` for every token of `sought` and every designator of it. Omits
-    /// those where the text does not contain the name.
+    /// tokens where the text does not contain the name.
     fn tokens_as<T>(
         &self,
         sought: &SearchTarget,
@@ -338,7 +338,7 @@ impl PositionedFile {
     }
 
     /// Returns the package and name of the symbol called `name` at `position`, as SBCL's reader
-    /// resolved it.
+    /// resolved the symbol. Needs a sidecar.
     pub fn symbol_at(&self, name: &str, position: LineColumn) -> Option<(&str, &str)> {
         let Reading::Tap(tapped) = &self.reading else { return None };
         let offset = self.offset(position)?;
