@@ -118,7 +118,7 @@ impl Project {
         self.0.join("marks.txt")
     }
 
-    /// Writes the changing file, with a different definition in each turn.
+    /// Writes the changing file, with definitions that depend on `turn`.
     fn change(&self, turn: u64) -> std::io::Result<()> {
         let code =
             format!("(in-package :soak)\n(defun moving () (user {turn}))\n(defun turn-{} ())\n", turn % 7);

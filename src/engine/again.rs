@@ -19,7 +19,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::signals;
 
-/// The arguments, environment and folder of the process when it started, needed to start it again.
+/// The arguments, environment and folder of the process when it started, needed to re-execute it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ProcessStart {

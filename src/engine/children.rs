@@ -113,6 +113,7 @@ const WRITING: Duration = Duration::from_secs(5);
 /// and then ends the process. Must be called before SBCL starts; SBCL's own children then end even
 /// if this process is killed.
 ///
+/// # Errors
 /// The system refuses a thread or a semaphore.
 pub(crate) fn end_children_at_signals(clean: impl FnOnce() + Send + 'static) -> io::Result<()> {
     if ENDING.set(Semaphore::new()?).is_err() {

@@ -39,7 +39,8 @@ const MIN_VERSION: i64 = 3;
 const VERSION: u32 = 1;
 const RULE_PATH_BENEATH: i32 = 1;
 const WRITE_FILE: u64 = 1 << 1;
-/// The nine rights to create and remove entries of a folder, one for each kind of entry.
+/// The nine rights to change the entries of a folder: two to remove entries, and seven to create
+/// entries of different kinds.
 const CHANGE_FOLDER: u64 = 0x1ff << 4;
 const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
@@ -170,7 +171,7 @@ fn filter() -> Vec<libc::sock_filter> {
     const X86_64: u32 = 0xc000_003e;
     let refusal = libc::SECCOMP_RET_ERRNO | libc::EACCES.unsigned_abs();
     let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
-    // A refusal follows each test. If the test permits the call, it jumps over the refusal.
+    // A refusal follows each test. A test that the call passes jumps over the refusal.
     let mut program = vec![
         step(LOAD, 4, 0, 0),
         step(EQUAL, X86_64, 1, 0),

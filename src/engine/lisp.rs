@@ -77,7 +77,7 @@ impl Lisp {
         self.shared.has_timed_out()
     }
 
-    /// Queues `body` to run on the thread of `lane`. Its deadline is `allowed` from now, which
+    /// Queues `body` to run on the thread of `lane`. The time limit `allowed` begins now, so it
     /// includes the time in the queue.
     pub fn submit<T: Send + 'static>(
         &self,
@@ -91,8 +91,8 @@ impl Lisp {
         ticket
     }
 
-    /// Runs `body` on the query lane's thread and waits for its result. The deadline is `allowed`
-    /// from now, which includes the time in the queue.
+    /// Runs `body` on the query lane's thread and waits for its result. The time limit `allowed`
+    /// begins now, so it includes the time in the queue.
     pub fn run<T: Send + 'static>(
         &self,
         allowed: Duration,
@@ -101,8 +101,8 @@ impl Lisp {
         self.submit(Lane::Query, allowed, None, body).wait()
     }
 
-    /// Saves the image as a core at `path`, which ends Lisp. If the image has contents that cannot
-    /// be saved, returns an error first, and Lisp continues to run.
+    /// Saves the image as a core at `path`. This ends Lisp. If the image has contents that cannot
+    /// be saved, returns an error before that, and Lisp continues to run.
     ///
     /// # Errors
     /// [`SaveError`]: the obstacles, or the reason why the save failed.

@@ -127,7 +127,8 @@ impl JobQueue {
         self.alarm.wake_by(deadline);
     }
 
-    /// Removes the job if it is waiting; makes the watch interrupt it if it is running.
+    /// Removes the job if it is waiting. Wakes the watch, which interrupts the job if it is running
+    /// and cancelled.
     pub(super) fn remove(&self, job_state: &Arc<JobState>) {
         self.lane(job_state.lane)
             .with(|state| state.jobs.retain(|job| !Arc::ptr_eq(&job.job_state, job_state)));

@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
 /// The signal mask of the first thread that called [`mask`], from before that call. In the program,
-/// that is the process's original mask, because the main thread is the first.
+/// the main thread calls it first, so this is the process's original mask.
 static BEFORE: OnceLock<libc::sigset_t> = OnceLock::new();
 
 fn mask(how: libc::c_int) {

@@ -21,8 +21,8 @@ pub type ProgressListener = Arc<dyn Fn(&str) + Send + Sync>;
 
 type JobResult<T> = Result<T, LispError>;
 
-/// The call that is due after a slot was filled, if any: of a listener with the outcome, or of a
-/// task's waker. The code that fills the slot chooses the thread for the call.
+/// A call that is due because a slot was filled, or nothing: the call passes the outcome to a
+/// listener, or wakes a task. The code that fills the slot chooses the thread for the call.
 #[must_use]
 pub(super) struct Wakeup(Option<Box<dyn FnOnce() + Send>>);
 

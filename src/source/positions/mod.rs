@@ -130,7 +130,7 @@ pub struct Occurrence {
     pub bound: bool,
     /// Whether the symbol is, or may be, looked up as a variable.
     pub variable: bool,
-    /// Whether the compiler found a local variable with this name in that form.
+    /// Whether the compiler found a local variable with this name in the top-level form.
     pub has_variable: bool,
     /// The symbol's position among the operators around it.
     pub position: SyntacticContext,
@@ -630,8 +630,8 @@ mod tests {
         let same = "(defun f ()\n  1)\n";
         assert_eq!((placed(same, 8), placed(same, 60)), ((3, true), (6, true)));
         assert_eq!(placed("(b)\n(defun f ()\n  1)", 0), (5, true));
-        // Text that was not saved is taken for the form with the same first line, or else the
-        // nearest.
+        // For text that the file does not contain, the form with the same first line is used, or
+        // else the nearest form.
         assert_eq!(placed("(defun f ()\n  2)", 40), (6, false));
         assert_eq!(placed("(defun h ()\n  2)", 4), (3, false));
         assert_eq!((placed("", 0), placed("(h)", 999)), ((1, false), (8, false)));

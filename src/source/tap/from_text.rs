@@ -8,7 +8,7 @@ use steelbank_reader::{Datum, FormId, FormKind, LispText, Token, TokenKind, TopL
 
 use super::sidecar::{Abbreviation, EventKind, Name, NameKind, ReadEvent, Sidecar, TapForm};
 
-/// Resolves a token to a symbol in the current package, and returns the kind of operator that the
+/// Resolves a token to a symbol in the given package, and returns the kind of operator that the
 /// symbol names.
 pub(crate) type Resolve<'a> = dyn Fn(&Token, Option<&str>) -> Option<(Name, NameKind)> + 'a;
 

@@ -46,7 +46,7 @@ pub enum SyntaxRole {
     Block,
     /// A variable bound by a lambda list, LET or similar.
     Binding,
-    /// A keyword of the LOOP macro, which is compared by name, not as a symbol.
+    /// A keyword of the LOOP macro. LOOP compares keywords by name, not as symbols.
     LoopKeyword,
     /// The operator of a list.
     Operator,

@@ -33,7 +33,7 @@ pub struct Sidecar {
     pub newlines: Vec<u32>,
     /// The symbols and strings that events refer to.
     pub names: Vec<Name>,
-    /// The kind of operator that each of these names denoted at the end of reading the file.
+    /// The kind of operator that each of `names` denoted at the end of reading the file.
     pub kinds: Vec<NameKind>,
     /// The top-level forms, in the order of reading.
     pub forms: Vec<TapForm>,

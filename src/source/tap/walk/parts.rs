@@ -290,7 +290,7 @@ impl FormWalk<'_> {
     }
 }
 
-/// Returns the last part of the shape, if it covers all remaining elements.
+/// Returns the shape's last part, if that part covers all remaining elements of a form.
 fn trailing(shape: &'static Shape) -> Option<&'static FormPart> {
     shape
         .first
