@@ -93,6 +93,9 @@ impl Lisp {
 
     /// Runs `body` on the query lane's thread and waits for its result. The time limit `allowed`
     /// begins now, so it includes the time in the queue.
+    ///
+    /// # Errors
+    /// [`LispError`]: the code failed, was stopped, or Lisp is dead.
     pub fn run<T: Send + 'static>(
         &self,
         allowed: Duration,
