@@ -1,5 +1,5 @@
-//! Compares steelbank over MCP with ripgrep on ten tasks and five questions of agents, in projects
-//! written by others: `cargo bench --bench agent [-- FOLDER]`.
+//! Compares steelbank over MCP with ripgrep on ten tasks of agents in projects written by others,
+//! and on five questions about benches/agent/hard.txt: `cargo bench --bench agent [-- FOLDER]`.
 //!
 //! benches/agent/tasks.txt scripts both sides and lists the correct lines. The bench counts calls,
 //! tokens (characters / 4, in requests and answers), and wrong and missing lines, and prints a

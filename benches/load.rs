@@ -25,8 +25,7 @@ mod common;
 #[path = "../tests/it/fixtures.rs"]
 mod fixtures;
 
-/// The environment variable that names the system for the child to load, and the folder for its
-/// cache.
+/// The environment variable that passes the system and the cache's folder to the child process.
 const CHILD: &str = "STEELBANK_BENCH_LOAD";
 
 const SYSTEMS: [&str; 7] =

@@ -1,6 +1,6 @@
-//! Compares an image shared by five clients with an unshared one: processor time and duration of
+//! Compares an image shared by five clients with an unshared image: processor time and duration of
 //! calls, and memory. Both serve the same project at the same time, and calls alternate between
-//! them. Run with `cargo bench --bench share`; `-- ROUNDS` sets the number of rounds.
+//! both. Run with `cargo bench --bench share`; `-- ROUNDS` sets the number of rounds.
 //!
 //! Processor time is that of the server, or of the host and all its clients. Memory is the
 //! proportional set size, which divides shared pages among their processes.

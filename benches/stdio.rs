@@ -57,7 +57,7 @@ impl Lines {
         Self { child, input, output, line: String::new() }
     }
 
-    /// Starts a server without a project, in an empty folder so that none is found.
+    /// Starts a server without a project, in an empty folder so that no project is found.
     fn server() -> Self {
         let empty = std::env::temp_dir().join(format!("steelbank-bench-empty-{}", std::process::id()));
         std::fs::create_dir_all(&empty).unwrap();

@@ -75,7 +75,7 @@ const COLLECTED: &str = "(let ((before (sb-kernel:dynamic-usage)))
                              (format nil \"~F ~F ~F\" RESIDENT (/ live 1048576.0)
                                      (/ (max 0 (- before live)) 1048576.0))))";
 
-/// The processor time of collections so far, in milliseconds.
+/// A Lisp form that returns the processor time of collections so far, in milliseconds.
 const COLLECTING: &str = "(* 1000.0 (/ sb-ext:*gc-run-time* internal-time-units-per-second))";
 
 fn collected() -> String {

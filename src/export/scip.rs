@@ -197,7 +197,7 @@ struct ScipWriter<'a> {
     written: BTreeSet<String>,
     /// The external symbols that the project uses.
     external: BTreeSet<Entity>,
-    /// By name and disambiguator: the number of methods that have both.
+    /// The number of methods with each pair of name and disambiguator.
     methods: HashMap<String, u32>,
     names: HashMap<Entity, String>,
     summary: ScipSummary,
@@ -219,8 +219,8 @@ impl ScipWriter<'_> {
             ..Document::default()
         };
         if std::fs::read(&file.path).map_or(true, |bytes| bytes != read.text.as_bytes()) {
-            // The ranges count bytes of the decoded text, so readers need it if it differs from the
-            // file.
+            // The ranges count bytes of the decoded text, so readers need that text if it differs
+            // from the file.
             document.text.clone_from(&read.text);
         }
         let said = file.path.to_str().and_then(|path| diagnostics.get(path)).cloned().unwrap_or_default();
@@ -485,7 +485,8 @@ impl ScipWriter<'_> {
         };
         Package {
             manager: manager.to_owned(),
-            // SCIP doubles spaces here, which the crate that writes symbols leaves to its callers.
+            // In SCIP symbols, spaces in these fields are doubled. The crate that formats symbols
+            // does not double them.
             name: name.replace(' ', "  "),
             version: version.replace(' ', "  "),
             ..Package::default()

@@ -30,7 +30,7 @@ pub(super) fn path_slug(path: &str) -> String {
     shortened(letters.collect())
 }
 
-/// Encodes a character that is not allowed in a file name.
+/// Encodes a character that is not allowed in a file name or an anchor.
 fn hex(letter: char) -> String {
     let mut bytes = [0; 4];
     letter.encode_utf8(&mut bytes).bytes().map(|byte| format!("_{byte:02x}")).collect()

@@ -1,7 +1,7 @@
 //! Writes the project as static HTML pages. They need no server and no network, and work without
 //! JavaScript, which only adds search and drawings. [`write_site`] reads the files through the
-//! model, writes a page for each file, and then adds the descriptions of its symbols and the pages
-//! that list systems, packages, tests and unused definitions.
+//! model and writes a page for each file. Then it adds the descriptions of each file's symbols, and
+//! the pages that list systems, packages, tests and unused definitions.
 
 mod file;
 mod html;

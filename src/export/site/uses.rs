@@ -159,9 +159,10 @@ impl Site<'_> {
     }
 }
 
-/// Returns the unused definitions, as `outline` determines them. Omits definitions that other code
-/// uses, except code in tests. Exported functions, macros, variables and types are not passed to
-/// `outline`, because code outside the project may use them.
+/// Returns the unused definitions, as `outline` determines them. Checks only definitions outside of
+/// test files that no other code uses; uses in tests do not count. Exported functions, macros,
+/// variables and types are listed without asking `outline`, because code outside the project may
+/// use them.
 pub(super) fn unused(
     site: &Site<'_>,
     context: &QueryContext<'_>,
