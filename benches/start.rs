@@ -11,10 +11,10 @@
 //! plan, the index and the answer.
 //!
 //! An edit is also measured in processor time. The bench fails if one of three figures exceeds its
-//! limit. The first compares the duration of an edit with compiling the file alone. The second
-//! compares the processor time of a command that has `--system auto` with that of a command in an
-//! empty image. The third compares the processor time of the background work of a project of four
-//! files, edited before each of many commands, with as many loads.
+//! limit. The first compares an edit's time beyond the start with compiling the file alone. The
+//! second compares the processor time of a command that has `--system auto` with that of a command
+//! in an empty image. The third compares the processor time of the background work of a project of
+//! four files, edited before each of many commands, with as many loads.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::panic, missing_docs)]
