@@ -1,6 +1,7 @@
 //! Builds the image that the program runs, with the SBCL that `bootstrap` has built. It saves the
-//! core with the Lisp half loaded, converts the core's cross references into an index, and, for
-//! feature `embedded`, packs the core and the contrib modules for linking.
+//! core with the Lisp half loaded, converts the core's cross references into an index, and copies
+//! the contrib modules. For feature `embedded`, it also packs the core and the contrib modules for
+//! linking.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -33,7 +34,7 @@ fn main() -> Result<()> {
 }
 
 /// Returns the key of the images that `bootstrap --sbcl` creates for this program: a digest of the
-/// Lisp half and the shim.
+/// Lisp half, the shim and its header, the link script and the heap size.
 fn image_key() -> Result<String> {
     let script = env::var("DEP_STEELBANK_SBCL_BOOTSTRAP")?;
     let output = Command::new("sh").args([&script, "--image-key"]).output()?;
@@ -104,9 +105,9 @@ fn pack_contribs(out: &Path, image: &Path) -> Result<()> {
 
 /// Builds a static library that contains the core. SBCL finds a core in the ELF section `lisp.core`
 /// of the running executable and maps it from there, so the section is aligned to SBCL's page size.
-/// `-bundle` keeps the library out of the rlib: a program that does not refer to its symbol does
-/// not contain the core. Cores of different builds may differ in size by a page; padding to whole
-/// megabytes keeps the rest of the program at the same position.
+/// `-bundle` keeps the library out of the rlib: a program that does not refer to the library's
+/// symbol does not contain the core. Cores of different builds may differ in size by a page;
+/// padding to whole megabytes keeps the rest of the program at the same position.
 fn assemble_core(out: &Path, image: &Path) -> Result<()> {
     let source = out.join("core.S");
     let core = image.join("steelbank.core");

@@ -1,11 +1,11 @@
-//! Compares steelbank over MCP with ripgrep on ten tasks and five questions of agents, in projects
-//! written by others: `cargo bench --bench agent [-- FOLDER]`.
+//! Compares steelbank over MCP with ripgrep on ten tasks of agents in projects written by others,
+//! and on five questions about benches/agent/hard.txt: `cargo bench --bench agent [-- FOLDER]`.
 //!
 //! benches/agent/tasks.txt scripts both sides and lists the correct lines. The bench counts calls,
 //! tokens (characters / 4, in requests and answers), and wrong and missing lines, and prints a
-//! table. A task is lost if steelbank has a wrong or missing line that ripgrep does not have, or if
-//! it costs more than three times the tokens at equal correctness. The sources come from apt and
-//! are stored in FOLDER, if given.
+//! table. A task is lost if steelbank has a wrong or missing line that ripgrep does not have. It is
+//! also lost if steelbank costs more than three times the tokens at equal correctness, unless the
+//! task is marked `by truth alone`. The sources come from apt and are stored in FOLDER, if given.
 // A bench is a program: it prints, and panics at unexpected results.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 

@@ -34,7 +34,7 @@ fn measured<T>(what: &str, work: impl FnOnce() -> T) -> T {
     let peak = memory("VmHWM:");
     let more = peak.saturating_sub(before);
     println!(
-        "{what}: {time:.1?} of processor time, {:.1?}; {more} MiB more than the {before} before",
+        "{what}: {time:.1?} of processor time, {:.1?}; {more} MiB more than the {before} MiB before",
         wall.elapsed()
     );
     done

@@ -2,9 +2,9 @@
 //! `cargo bench --bench load`; `-- PAIRS SYSTEM…` sets the number of pairs and the systems.
 //!
 //! Loads through steelbank also record positions and uses, store diagnostics and update the index.
-//! Both sides have the same SBCL, heap size and empty caches. They run at the same time in a
-//! process each, so that changes of the machine's speed affect both. Compare the ratio of processor
-//! time.
+//! Both sides have the same SBCL, heap size and empty caches. They run at the same time, each in
+//! its own process, so that changes of the machine's speed affect both. Compare the ratio of
+//! processor time; the bench fails if it exceeds 1.15 for all systems together.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, clippy::panic, missing_docs)]
@@ -25,8 +25,7 @@ mod common;
 #[path = "../tests/it/fixtures.rs"]
 mod fixtures;
 
-/// The environment variable that names the system for the child to load, and the folder for its
-/// cache.
+/// The environment variable that passes the system and the cache's folder to the child process.
 const CHILD: &str = "STEELBANK_BENCH_LOAD";
 
 const SYSTEMS: [&str; 7] =

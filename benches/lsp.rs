@@ -75,7 +75,7 @@ impl Editor {
         let timeout = Timespec { tv_sec: 60, tv_nsec: 0 };
         let mut ready = [PollFd::new(self.output.get_ref(), PollFlags::IN)];
         let waits = self.output.buffer().is_empty();
-        assert!(!waits || poll(&mut ready, Some(&timeout)).unwrap() > 0, "the server says nothing");
+        assert!(!waits || poll(&mut ready, Some(&timeout)).unwrap() > 0, "the server sends nothing");
         self.read()
     }
 
@@ -94,7 +94,7 @@ impl Editor {
         }
     }
 
-    /// Returns the processor time of the server and of its children that have ended.
+    /// Returns the processor times of the server, and of its children that have ended.
     fn used(&self) -> (Duration, Duration) {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         let fields: Vec<u64> = stat
@@ -119,7 +119,7 @@ impl Editor {
             libc::clock_getcpuclockid(self.child.id() as i32, &mut clock) != 0
                 || libc::clock_gettime(clock, &mut time) != 0
         };
-        assert!(!failed, "the server is gone");
+        assert!(!failed, "the server has ended");
         Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
     }
 
@@ -161,7 +161,7 @@ impl Editor {
 fn main() {
     let scratch = tempfile::tempdir().unwrap();
     let (root, cache) = (scratch.path().join("project"), scratch.path().join("cache"));
-    // In a folder filled by tests/held-out.sh, `others` has all of these libraries.
+    // In a folder filled by tests/held-out.sh, `others` has the libraries that are used below.
     let large = std::env::args().skip(1).find(|argument| argument != "--bench");
     let libraries = large.as_ref().map_or_else(fixtures::lisp_libraries, PathBuf::from);
     for library in fs::read_dir(libraries).unwrap().flatten() {
@@ -195,7 +195,7 @@ fn main() {
     editor.measure("references", |_, _| ("textDocument/references", asked.clone()));
     asked["newName"] = json!("make-sure-of-list");
     editor.measure("rename plan", |_, _| ("textDocument/rename", asked.clone()));
-    // The user types names in a new definition.
+    // Simulate a user who types names in a new definition.
     let line = text.matches('\n').count();
     let letters = ["c", "co", "con", "copy-", "mvb", "with-", "e", "ensure"];
     let mut version = 1;
@@ -235,8 +235,8 @@ fn main() {
     editor.child.wait().unwrap();
 }
 
-/// Compares the diagnostics of a saved file with the time of `compile-file` in SBCL with the
-/// library loaded.
+/// Compares the processor time for the diagnostics of a saved file with that of `compile-file` in
+/// plain SBCL with the library loaded.
 fn diagnostics(editor: &mut Editor, root: &Path, libraries: &Path) {
     const SAVES: usize = 10;
     for (system, file) in
@@ -273,7 +273,7 @@ fn diagnostics(editor: &mut Editor, root: &Path, libraries: &Path) {
         }
         let after = editor.used();
         let spent = (after.0 + after.1 - before.0 - before.1) / SAVES as u32;
-        println!("own {:?} children {:?}", (after.0 - before.0) / 10, (after.1 - before.1) / 10);
+        println!("server {:?}, children {:?}", (after.0 - before.0) / 10, (after.1 - before.1) / 10);
         times.sort();
         let compile = format!(
             "(progn (asdf:load-system {system:?}) (let ((start (get-internal-run-time))) (dotimes (i {SAVES}) \

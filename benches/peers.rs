@@ -1,6 +1,6 @@
 //! Compares steelbank over MCP, sb-introspect and Swank in Debian's SBCL, and ripgrep on twelve
-//! questions about code and the five hard ones of benches/agent: `cargo bench --bench peers [--
-//! ROUNDS]`.
+//! questions about code and the five questions about benches/agent/hard.txt: `cargo bench --bench
+//! peers [-- ROUNDS]`.
 //!
 //! The sides take turns in one run. Prints the table of docs/peers.md: the wrong and missing lines
 //! of each side, and its median time. Fails if steelbank has any wrong or missing line. Swank and
@@ -141,7 +141,7 @@ fn questions(text: &str) -> Vec<Question> {
     all
 }
 
-/// Debian's SBCL with the project and Swank loaded.
+/// Debian's SBCL with the project loaded, for one side also Swank.
 struct Lisp(Peer);
 
 impl Lisp {

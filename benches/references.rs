@@ -74,7 +74,7 @@ fn code_find_references(bencher: Bencher<'_, '_>, name: &str) {
     bencher.bench_local(|| bank().ask(&request(name), &Control::default()).unwrap());
 }
 
-/// Runs the who-calls family with lines and columns.
+/// Runs who-calls and who-macroexpands, with lines and columns.
 #[divan::bench(args = NAMES)]
 fn who_calls_or_macroexpands(bencher: Bencher<'_, '_>, name: &str) {
     bencher.bench_local(|| {
@@ -84,7 +84,7 @@ fn who_calls_or_macroexpands(bencher: Bencher<'_, '_>, name: &str) {
     });
 }
 
-/// Runs the who-calls family on the index alone, without lines.
+/// Runs who-calls and who-macroexpands on the index alone, without lines.
 #[divan::bench(args = NAMES)]
 fn who_calls_or_macroexpands_without_lines(bencher: Bencher<'_, '_>, name: &str) {
     bencher.bench_local(|| {

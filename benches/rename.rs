@@ -2,10 +2,11 @@
 //! outcomes: `cargo bench --bench rename -- FOLDER [LIBRARY...]`.
 //!
 //! Each library finds the other libraries, unrenamed, in the same folder and through
-//! CL_SOURCE_REGISTRY. Each renamed library is reloaded and must have the same diagnostics.
-//! tests/held-out.sh fetches the libraries of README's table. With STEELBANK_RENAME_SHOW, prints
-//! each name that has inexact places. STEELBANK_RENAME_VERIFY names a steelbank program that
-//! verifies a sample of the renames with cautions.
+//! CL_SOURCE_REGISTRY. Each renamed library is reloaded, and diagnostics that it did not have
+//! before are printed and counted. tests/held-out.sh fetches the libraries of README's table. With
+//! STEELBANK_RENAME_SHOW, prints each name that has inexact places. With STEELBANK_RENAME_KEEP,
+//! keeps the folders. STEELBANK_RENAME_VERIFY names a steelbank program that verifies a sample of
+//! the renames with cautions; STEELBANK_RENAME_VERIFY_NAMES sets the size of the sample.
 // A bench is a program: it prints, and panics at unexpected results.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
@@ -102,7 +103,7 @@ fn main() {
         }
     }
     println!("\n{table}");
-    println!("{} lines differ after renaming", differences.len());
+    println!("{} new diagnostics or failures after renaming", differences.len());
     for difference in &differences {
         println!("{}", difference.chars().take(400).collect::<String>());
     }
@@ -148,7 +149,7 @@ fn verify(root: &Path, work: &Path, names: &[String], program: PathBuf) {
     let drawn = Random::new(1).sample(cautioned, count);
     let outcomes = rename_each(&bank, &drawn);
     println!(
-        "seen: {failed} systems do not load; of {} cautioned, as they are: {:?}",
+        "seen: {failed} systems do not load; of {} renames with cautions, applied: {:?}",
         drawn.len(),
         outcomes.applied
     );

@@ -1,6 +1,6 @@
-//! Compares an image shared by five clients with an unshared one: processor time and duration of
+//! Compares an image shared by five clients with an unshared image: processor time and duration of
 //! calls, and memory. Both serve the same project at the same time, and calls alternate between
-//! them. Run with `cargo bench --bench share`; `-- ROUNDS` sets the number of rounds.
+//! both. Run with `cargo bench --bench share`; `-- ROUNDS` sets the number of rounds.
 //!
 //! Processor time is that of the server, or of the host and all its clients. Memory is the
 //! proportional set size, which divides shared pages among their processes.
@@ -152,7 +152,7 @@ fn main() {
         );
     }
     let (one, many) = (memory(&alone), memory(&shared));
-    println!("memory, MiB: one alone {one:.1}, {CLIENTS} and their host {many:.1}: {:.2}x", many / one);
+    println!("memory, MiB: unshared {one:.1}, {CLIENTS} clients and host {many:.1}: {:.2}x", many / one);
     println!("of which the host {:.1}, each client {:.1}", memory(&[host]), memory(&shared[..1]));
     end(sharing);
     end(vec![private]);

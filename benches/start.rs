@@ -1,19 +1,20 @@
 //! Benchmarks the time from process start to the first correct answer, and from Lisp's death to the
-//! next answer, with a snapshot of a project of many systems. Compares both with the same call in
+//! next answer, with a snapshot of a project of many systems. Compares both with a similar call in
 //! an empty image. Run with `cargo bench --bench start`; `-- SYSTEMS RUNS` sets the number of
 //! systems and runs.
 //!
-//! The project is generated. Each system has three files and depends on three other systems; the
-//! last system depends on all, and on the libraries of the tests if they are available. The figures
+//! The project is generated. Each system has three files and depends on up to three systems before
+//! it; the last system depends on all other systems, and on the libraries of the tests. The figures
 //! are medians over complete processes, `steelbank who-calls …`. *An edit* changes one function in
 //! the last file of the last system, and the next process compiles that file. Compiling and loading
 //! the file alone is measured in an otherwise empty image; the rest of an edit's cost is ASDF's
 //! plan, the index and the answer.
 //!
-//! An edit is also measured in processor time. Two further figures of processor time fail above
-//! their limits. One compares a command with `--system auto` with an empty image. The other
-//! compares the background work of a project of four files, edited before each of many commands,
-//! with as many loads.
+//! An edit is also measured in processor time. The bench fails if one of three figures exceeds its
+//! limit. The first compares an edit's time beyond the start with compiling the file alone. The
+//! second compares the processor time of a command that has `--system auto` with that of a command
+//! in an empty image. The third compares the processor time of the background work of a project of
+//! four files, edited before each of many commands, with as many loads.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::panic, missing_docs)]
@@ -85,7 +86,8 @@ fn main() {
     let (success, making, errors) = make(&last);
     assert!(success, "{errors}");
 
-    // Alternate between both, so that changes of the machine's speed affect both.
+    // Alternate between the empty image and the snapshot, so that changes of the machine's speed
+    // affect both.
     let mut pairs: Vec<(Duration, Duration)> = (0..runs)
         .map(|_| (ask(&[], "cl:mapcar", "SB-"), ask(&["--system", &last], &question, "USER")))
         .collect();
@@ -140,7 +142,7 @@ fn main() {
     }));
 
     println!(
-        "{systems} systems, {} of them real, {} files generated; medians of {runs} whole processes",
+        "{systems} systems, {} of them libraries, {} files generated; medians of {runs} complete processes",
         systems - generated,
         generated * 3
     );
@@ -180,7 +182,7 @@ fn main() {
         milliseconds(first_edit)
     );
     println!(
-        "each later edit            {:>9.1} ms   from the snapshot of the systems before the edited one",
+        "each later edit            {:>9.1} ms   from the snapshot of the systems before the edited system",
         milliseconds(next_edits)
     );
     println!("compiling that file alone  {:>9.1} ms", milliseconds(compiled_alone));
@@ -197,7 +199,8 @@ fn main() {
             milliseconds(beyond.saturating_sub(alone))
         );
     }
-    // With version 0.2, an edit took 2.31 times as long as compiling the file alone.
+    // With version 0.2, an edit's time beyond the start was 2.31 times that of compiling the file
+    // alone.
     let edit = ratio((compiled_alone, next_edits.saturating_sub(snapshot)));
     println!("  limit of the first ratio: 2.54, a tenth more than with version 0.2 (2.31)");
     let behind = behind(folder.path());
@@ -245,7 +248,7 @@ fn behind(folder: &Path) -> f64 {
     let empty = median((0..11).map(|_| processor_of(|| run(&["who-calls", "cl:mapcar"], "SB-")).1));
     let (mut before, mut after) = (Duration::ZERO, Duration::ZERO);
     let mut edits = 0;
-    // With less time, no snapshot can have been made.
+    // In less processor time than this, no snapshot can have been made.
     while after < making / 2 {
         assert!(edits < EDITS, "no new snapshot was made");
         let number = edits;
@@ -277,9 +280,10 @@ fn behind(folder: &Path) -> f64 {
 /// The number of systems in a project that lacks a library.
 const LACKING: usize = 116;
 
-/// Measures a call about an unknown name in a project of systems that mostly lack a library. First
-/// with `--system auto`, which tries all of them; then in pairs of complete processes, without
-/// systems and with the recorded failure.
+/// Measures a call about a name in an unloaded system, in a project of systems that mostly lack a
+/// library. The first process has `--system auto` and tries to load all systems. Then pairs of
+/// processes follow: one without systems, and one with `--system auto`, which uses the recorded
+/// failure.
 fn lacking(folder: &Path, runs: usize) -> (Duration, Vec<(Duration, Duration)>) {
     let root = folder.join("lacking");
     fs::create_dir_all(root.join(".git")).unwrap();
@@ -346,7 +350,7 @@ fn returns(mut server: Command, deadly: &Path, question: &str, times: usize) -> 
 }
 
 /// Measures how long SBCL takes to compile and load the last file of the system in `folder`, in an
-/// image that has its package: elapsed and processor time.
+/// image that has the system's package: elapsed and processor time.
 fn compile_alone(folder: &Path, fasl: &Path) -> (Duration, Duration) {
     let bank = Steelbank::builder().start().unwrap();
     let allowed = Duration::from_secs(60);
@@ -389,8 +393,8 @@ fn median(durations: impl Iterator<Item = Duration>) -> Duration {
     durations[durations.len() / 2]
 }
 
-/// Writes systems s0, s1 and so on. Each depends on up to three earlier ones, and the last one on
-/// all.
+/// Writes systems s0, s1 and so on. Each depends on up to three systems before it; the last system
+/// depends on all other systems and on the libraries.
 fn write_project(root: &Path, systems: usize) {
     for number in 0..systems {
         let name = format!("s{number}");

@@ -57,7 +57,7 @@ impl Lines {
         Self { child, input, output, line: String::new() }
     }
 
-    /// Starts a server without a project, in an empty folder so that none is found.
+    /// Starts a server without a project, in an empty folder so that no project is found.
     fn server() -> Self {
         let empty = std::env::temp_dir().join(format!("steelbank-bench-empty-{}", std::process::id()));
         std::fs::create_dir_all(&empty).unwrap();
@@ -103,7 +103,7 @@ impl Lines {
         server
     }
 
-    /// Sends a line and reads one.
+    /// Sends a line and returns the answer, one line.
     fn ask(&mut self, line: &str) -> &str {
         self.input.write_all(line.as_bytes()).unwrap();
         self.line.clear();
@@ -111,7 +111,7 @@ impl Lines {
         &self.line
     }
 
-    /// Sends `count` lines at once and reads as many.
+    /// Sends `count` lines at once and reads `count` answers.
     fn ask_together(&mut self, lines: &str, count: usize) {
         self.input.write_all(lines.as_bytes()).unwrap();
         for _ in 0..count {
@@ -176,7 +176,7 @@ fn round_trip(bencher: Bencher<'_, '_>, question: &str) {
     server.end();
 }
 
-/// Measures the pipes and two processes with a program that only repeats the answer.
+/// Measures the pipes between two processes, with a program that only repeats the answer.
 #[divan::bench(args = QUESTIONS.map(|(tool, name)| format!("{tool} {name}")))]
 fn echo(bencher: Bencher<'_, '_>, question: &str) {
     let (tool, name) = question.split_once(' ').unwrap();
@@ -190,7 +190,7 @@ fn echo(bencher: Bencher<'_, '_>, question: &str) {
     echo.end();
 }
 
-/// The numbers of folders in addition to the code's.
+/// The numbers of folders that the project has in addition to its loaded system.
 const FOLDERS: [usize; 2] = [0, 300];
 
 fn references() -> String {
@@ -207,7 +207,7 @@ fn references_of_three_lines(bencher: Bencher<'_, '_>, folders: usize) {
     server.end();
 }
 
-/// Measures who-references in a project with this number of folders.
+/// Measures who-references in a project with `folders` more folders.
 #[divan::bench(args = FOLDERS)]
 fn who_references_in_a_project(bencher: Bencher<'_, '_>, folders: usize) {
     let mut server = Lines::server_of_project(folders);
@@ -217,7 +217,8 @@ fn who_references_in_a_project(bencher: Bencher<'_, '_>, folders: usize) {
     server.end();
 }
 
-/// Measures the same bytes from a program that only repeats them.
+/// Measures the pipes for the answer of `references_of_three_lines`, with a program that only
+/// repeats it.
 #[divan::bench]
 fn echo_of_three_lines(bencher: Bencher<'_, '_>) {
     let mut server = Lines::server_of_project(0);
@@ -232,8 +233,8 @@ fn echo_of_three_lines(bencher: Bencher<'_, '_>) {
 
 const TOGETHER: usize = 32;
 
-/// Measures 32 concurrent calls: one with an empty answer, one without a subject, and one with
-/// eight places.
+/// Measures 32 concurrent calls of the same question. The first question has an empty answer, the
+/// second has no arguments, and the answer of the third lists eight places.
 #[divan::bench(args = ["who-calls cl:*print-base*", "status ", "who-references cl:*print-base*"])]
 fn in_flight(bencher: Bencher<'_, '_>, question: &str) {
     let (tool, name) = question.split_once(' ').unwrap();
@@ -245,8 +246,8 @@ fn in_flight(bencher: Bencher<'_, '_>, question: &str) {
     server.end();
 }
 
-/// Measures 32 concurrent calls to who-references, for a variable that five unloaded files of 500
-/// lines each name.
+/// Measures 32 concurrent calls to who-references. The variable is used in five unloaded files of
+/// 500 lines each.
 #[divan::bench]
 fn in_flight_with_text_that_is_not_loaded(bencher: Bencher<'_, '_>) {
     let project = std::env::temp_dir().join(format!("steelbank-bench-text-{}", std::process::id()));
@@ -311,7 +312,8 @@ fn stages(bencher: Bencher<'_, '_>, stage: &str) {
     }
 }
 
-/// Compares a call with a name that does not exist, which suggests others, with ten existing names.
+/// Compares a call about a name that does not exist, which the tool answers with similar names,
+/// with ten calls about existing names.
 #[divan::bench(args = ["no such name", "ten that are"])]
 fn names(bencher: Bencher<'_, '_>, which: &str) {
     let bank = Steelbank::get_or_start(Steelbank::builder()).unwrap();
@@ -333,7 +335,7 @@ fn names(bencher: Bencher<'_, '_>, which: &str) {
 }
 
 /// Measures 32 concurrent calls to code-find-references with three lines each, in a project with
-/// this number of folders.
+/// `folders` more folders.
 #[divan::bench(args = FOLDERS)]
 fn references_in_flight(bencher: Bencher<'_, '_>, folders: usize) {
     let mut server = Lines::server_of_project(folders);

@@ -116,7 +116,7 @@ fn bench(folder: &Path) {
         warm.watch();
         let request = FindReferencesRequest { force: true, ..FindReferencesRequest::new(&name) };
         let ask = || find_references(&warm, &request, None, &IndexControl::none()).unwrap();
-        // Warm up: the first two calls read the index and start the watcher.
+        // Warm up: the first calls read the index and start the watcher.
         (0..3).for_each(|_| drop(ask()));
         let ours = median(101, || drop(ask()));
         let served = reflex.then(|| {

@@ -8,13 +8,13 @@
 //! are used. The processor time of a process includes its start and its load: plain SBCL has loaded
 //! ASDF and sb-introspect before its load starts, while steelbank is still starting. The figures
 //! are medians. Memory is measured twice: after the queries, and after a full collection on both
-//! sides, because the former depends on the time of SBCL's last collection.
+//! sides, because the memory after the queries depends on when SBCL last collected garbage.
 //!
 //! Further rows break down time and memory. The time of garbage collections is SBCL's figure. The
 //! export of the index and its preparation are repeated to measure them. Sidecars are read after
-//! the load's answer. Lisp's memory is measured after a full collection, and garbage is the
-//! difference from before. The index is the size of its prepared records; the rest of the host is
-//! its other resident allocations.
+//! the load's answer. Lisp's memory is measured after a full collection, and garbage is the memory
+//! that this collection freed. The index is the size of its prepared records; the rest of the host
+//! is the host's other resident allocations.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::panic, missing_docs)]
@@ -53,9 +53,9 @@ type Cost = Vec<f64>;
 const FIGURES: [&str; 15] = [
     "load, wall, ms", "load, processor, ms", "process, processor, ms", "first question, ms",
     "second question, ms", "resident, MiB", "resident, collected, MiB", "of the load: Lisp's garbage, ms",
-    "of memory: Lisp's own, MiB", "Lisp's garbage, MiB", "of the load: export of the index, ms",
-    "baking it, ms", "after it: sidecars, questions, ms", "of memory: the index, MiB",
-    "the rest of the host's, MiB",
+    "of memory: Lisp's data, MiB", "Lisp's garbage, MiB", "of the load: export of the index, ms",
+    "baking the index, ms", "then: sidecars, questions, ms", "of memory: the index, MiB",
+    "other memory of the host, MiB",
 ];
 
 /// The upper limits of figures, as multiples of plain SBCL's.
@@ -75,7 +75,7 @@ const COLLECTED: &str = "(let ((before (sb-kernel:dynamic-usage)))
                              (format nil \"~F ~F ~F\" RESIDENT (/ live 1048576.0)
                                      (/ (max 0 (- before live)) 1048576.0))))";
 
-/// The processor time of collections so far, in milliseconds.
+/// A Lisp form that returns the processor time of collections so far, in milliseconds.
 const COLLECTING: &str = "(* 1000.0 (/ sb-ext:*gc-run-time* internal-time-units-per-second))";
 
 fn collected() -> String {
@@ -133,8 +133,8 @@ fn main() {
     assert!(failed.is_empty(), "above the limits, as multiples of plain SBCL: {failed:?}");
 }
 
-/// Lists the systems in the project's folder that plain SBCL can load in one image: first those
-/// named like their files, then the others that these files define.
+/// Lists the systems in the project's folder that plain SBCL can load in one image: first the
+/// systems with the names of the .asd files, then the other systems that those files define.
 fn loadable(root: &Path) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let mut todo = vec![root.to_owned()];

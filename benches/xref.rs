@@ -1,8 +1,9 @@
-//! Benchmarks the cross-reference index on the image's own records and on a million synthetic ones.
+//! Benchmarks the cross-reference index on the image's own records and on a million synthetic
+//! records.
 //!
-//! Compare ratios: `scan` is the cost of an answer without an index (a pass over all decoded
-//! records). Comparing the times for a million records with the times for the image shows that they
-//! do not depend on the number of records.
+//! Compare ratios: `million_records_scan` is the cost of an answer without an index (a pass over
+//! all decoded records). The times for a million records, compared with the times for the image,
+//! show that the cost of a query does not depend on the number of records.
 
 #![allow(clippy::expect_used)]
 
@@ -112,7 +113,7 @@ fn million_records_50_uses(bencher: Bencher<'_, '_>) {
     bencher.bench(|| request.answer_from_index(index));
 }
 
-/// Answers the same query by a pass over all records.
+/// Answers the query of `million_records_8_uses` by a pass over all records.
 #[divan::bench]
 fn million_records_scan(bencher: Bencher<'_, '_>) {
     let export = synthetic_export();

@@ -30,7 +30,8 @@ const LOST: Duration = Duration::from_secs(120);
 const SAMPLING: Duration = Duration::from_secs(10);
 /// The interval between two comparisons with the generated text.
 const COMPARING: Duration = Duration::from_secs(4);
-/// The time for Lisp to restart by itself before restart-lisp is called.
+/// How long Lisp may take to restart by itself. Tool calls are retried for this time; then
+/// restart-lisp is called.
 const RETURN: Duration = Duration::from_secs(20);
 /// The allowed growth of resident memory after the first half, in KiB. Lisp's heap varies within
 /// its limit.
@@ -117,7 +118,7 @@ impl Project {
         self.0.join("marks.txt")
     }
 
-    /// Writes the changing file, with a different definition in each turn.
+    /// Writes the changing file, with definitions that depend on `turn`.
     fn change(&self, turn: u64) -> std::io::Result<()> {
         let code =
             format!("(in-package :soak)\n(defun moving () (user {turn}))\n(defun turn-{} ())\n", turn % 7);
@@ -136,7 +137,8 @@ const FILES: usize = 6;
 const USERS: usize = 8;
 const TARGETS: usize = 12;
 
-/// The contents of the generated files: for each function, the targets that it calls, by line.
+/// The contents of the generated files: for each file, each function's calls, as the numbers of the
+/// targets.
 type Truth = Vec<Vec<Vec<usize>>>;
 
 /// Returns the text of one generated function.
@@ -185,7 +187,7 @@ enum Kind {
     Evaluate,
     Restart,
     Death,
-    /// The thread that waits for the answer compares it.
+    /// The caller of `Soak::ask` checks the answer.
     Compared,
 }
 
@@ -414,22 +416,22 @@ impl<'a> Soak<'a> {
             })
             .collect();
         if told != truth {
-            self.wrong.push(format!("who-calls {name}: {answer:.600}, but it is {truth:?}"));
+            self.wrong.push(format!("who-calls {name}: {answer:.600}; expected {truth:?}"));
         }
         let places: BTreeSet<String> = truth.into_values().flatten().collect();
         let answer = self.ask("code-find-references", &json!({ "symbol": name, "limit": 1000 }))?;
         let told: Vec<String> = entries(&answer, "refs").iter().map(line).collect();
         if told.len() != places.len() || told.iter().collect::<BTreeSet<_>>() != places.iter().collect() {
-            self.wrong.push(format!("code-find-references {name}: {answer:.600}, but it is {places:?}"));
+            self.wrong.push(format!("code-find-references {name}: {answer:.600}; expected {places:?}"));
         }
         let answer =
             self.ask("find_references", &json!({ "pattern": format!("target-{target}"), "limit": 1000 }))?;
         let told: BTreeSet<String> = entries(&answer, "references").iter().map(line).collect();
-        // The definition is one of the places, or is listed separately.
+        // The answer lists the definition among the references or separately.
         let defined = format!("package.lisp:{}", target + 3);
         if told.iter().filter(|place| **place != defined).collect::<BTreeSet<_>>() != places.iter().collect()
         {
-            self.wrong.push(format!("find_references {name}: {answer:.600}, but it is {places:?}"));
+            self.wrong.push(format!("find_references {name}: {answer:.600}; expected {places:?}"));
         }
         self.compared += 3;
         Ok(())
@@ -584,7 +586,8 @@ impl<'a> Soak<'a> {
         };
         let Some(id) = message["id"].as_u64() else { return };
         let Some(asked) = self.waiting.remove(&id) else {
-            // Accept the answer to a cancelled request, because it may precede the cancellation.
+            // Accept the answer to a cancelled request, because the server may have sent it before
+            // it received the cancellation.
             if id >= self.next || !message["error"].is_null() {
                 self.wrong.push(format!("an unexpected answer: {line:.200}"));
             }

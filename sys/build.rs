@@ -1,5 +1,5 @@
-//! Links SBCL's runtime objects with the shim into one shared library, and passes its path to
-//! dependents.
+//! Links SBCL's runtime objects with the shim into one shared library. Passes the paths of the
+//! library, of SBCL's tree and of `bootstrap`, and the heap size to dependents.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -39,7 +39,7 @@ fn script() -> Result<PathBuf, Box<dyn std::error::Error>> {
 }
 
 /// Returns the SBCL tree that `script` built. Runs the script to get the path, because only the
-/// script can compute its key.
+/// script can compute the tree's key.
 fn sbcl_tree(script: &Path) -> Result<PathBuf, Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed={}", script.display());
     println!("cargo::rerun-if-changed={}", script.with_file_name("vendor-notes").join("sbcl").display());

@@ -80,7 +80,7 @@ impl Peer {
 
     /// Reads one line of output and appends it to `said`.
     pub(crate) fn hear(&mut self, said: &mut String) {
-        assert!(self.output.read_line(said).unwrap() > 0, "it has ended: {said}");
+        assert!(self.output.read_line(said).unwrap() > 0, "the process has ended: {said}");
     }
 }
 

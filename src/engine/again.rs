@@ -19,7 +19,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::signals;
 
-/// The arguments, environment and folder of the process when it started, needed to start it again.
+/// The arguments, environment and folder of the process when it started, needed to re-execute it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ProcessStart {
@@ -31,12 +31,12 @@ pub struct ProcessStart {
     pub folder: PathBuf,
 }
 
-/// The number of calls that write files, and whether new ones are forbidden.
+/// The number of calls that write files, and whether further such calls are forbidden.
 static WRITERS: Mutex<(usize, bool)> = Mutex::new((0, false));
 static WRITTEN: Condvar = Condvar::new();
 
-/// Marks a call that writes files. While one exists, the program is not re-executed, and its server
-/// waits before it ends.
+/// Marks a call that writes files. While a `Writing` exists, the program is not re-executed, and a
+/// server that is about to end waits for it (after a signal, a few seconds at most).
 #[derive(Debug)]
 pub struct Writing(());
 
@@ -56,16 +56,16 @@ impl Writing {
         WRITTEN.wait_while(&mut WRITERS.lock(), |writers| writers.0 > 0);
     }
 
-    /// Forbids new writers permanently, and waits at most `most` for the current ones. Called when
-    /// the program is about to end.
+    /// Forbids new writers permanently, and waits at most `most` for the current writers to end.
+    /// Called when the program is about to end.
     pub(super) fn end(most: Duration) {
         let mut writers = WRITERS.lock();
         writers.1 = true;
         WRITTEN.wait_while_for(&mut writers, |writers| writers.0 > 0, most);
     }
 
-    /// Forbids new writers until the guard is dropped, and waits for the current ones. If another
-    /// such guard exists, first waits until it is dropped.
+    /// Forbids new writers until the guard is dropped, and waits for the current writers to end. If
+    /// another [`NoWriting`] exists, first waits until that is dropped.
     pub fn forbid() -> NoWriting {
         let mut writers = WRITERS.lock();
         WRITTEN.wait_while(&mut writers, |writers| writers.1);
@@ -82,7 +82,7 @@ impl Drop for Writing {
     }
 }
 
-/// A guard during which no call may write; see [`Writing::forbid`].
+/// While this guard exists, no new call may write files; see [`Writing::forbid`].
 #[derive(Debug)]
 pub struct NoWriting(());
 
@@ -94,7 +94,7 @@ impl Drop for NoWriting {
 }
 
 /// Replaces the program by `program`, with the arguments, environment and folder in `origin`. The
-/// standard descriptors and the ones in `kept` stay open. Returns only on failure.
+/// standard descriptors and the descriptors in `kept` stay open. Returns only on failure.
 pub fn reexecute(program: &Path, origin: &ProcessStart, kept: &[RawFd]) -> io::Error {
     match try_execute(program, origin, kept) {
         Ok(never) => match never {},
@@ -141,7 +141,8 @@ pub(crate) fn close_descriptors_on_exec() -> io::Result<()> {
     close_on_exec_except(&[])
 }
 
-/// Marks every descriptor as close-on-exec except the standard ones and the ones in `kept`.
+/// Marks every descriptor as close-on-exec, except the standard descriptors. Clears the mark of the
+/// descriptors in `kept`.
 fn close_on_exec_except(kept: &[RawFd]) -> io::Result<()> {
     for entry in std::fs::read_dir("/proc/self/fd")? {
         let Some(descriptor) = entry?.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()) else {
@@ -178,8 +179,8 @@ fn disarm_timers() {
 /// Must be called before SBCL starts, because Lisp code opens descriptors without close-on-exec.
 ///
 /// # Errors
-/// There is no such descriptor, or it was not kept: it is a standard one or marked close-on-exec.
-/// The latter is true of every descriptor that Rust code has opened or that was adopted before.
+/// There is no such descriptor, it is a standard descriptor, or it is marked close-on-exec. Every
+/// descriptor that Rust code has opened or adopted has that mark.
 #[cfg(feature = "server")]
 pub(crate) fn adopt_descriptor(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: the call reads the flags of a descriptor, or fails if there is none.

@@ -43,9 +43,10 @@ pub enum EngineState {
     Ready,
     /// Running a job.
     Busy,
-    /// The runtime has ended. Lisp answers no questions any more; the process continues.
+    /// The runtime has ended or hangs, or the core has another interface version. Lisp answers no
+    /// more questions; the process continues.
     Dead {
-        /// The runtime's message.
+        /// The runtime's message, or the engine's description of the cause.
         reason: String,
     },
 }
@@ -66,7 +67,7 @@ pub struct EngineStatus {
     /// The time from the start until the image was ready, in microseconds.
     pub start_microseconds: Option<u64>,
     /// The time at which the runtime ended, in seconds since 1970, or `None` while it is alive. The
-    /// index remains as it was at that time.
+    /// index is not updated after that time.
     pub died_at: Option<u64>,
     /// Errors reported by background Lisp threads and by the engine, oldest first; at most 100.
     pub reports: Vec<String>,
@@ -79,7 +80,7 @@ pub struct EngineTrouble {
     pub death: Option<String>,
     /// The number of threads abandoned because a job on them could not be stopped.
     pub given_up: u64,
-    /// The number of jobs that ended because the heap was exhausted.
+    /// The number of calls and loads that failed because the heap was exhausted.
     pub filled: u64,
 }
 
@@ -116,7 +117,7 @@ pub enum FaultKind {
     EndOfFile,
     /// The host stopped the call.
     Interrupted,
-    /// The request was invalid: there is no such question.
+    /// The request was invalid, for example because there is no such question.
     Misuse,
     /// A kind that this version does not support.
     #[serde(other)]
@@ -130,7 +131,7 @@ pub enum FaultKind {
 pub struct Fault {
     /// The class.
     pub kind: FaultKind,
-    /// The condition's report.
+    /// The condition's report, or another description if no condition was signalled.
     pub message: String,
     /// The condition's type, with its package; `None` if no condition was signalled.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -152,11 +153,11 @@ pub enum CallError {
     Interrupted,
 }
 
-/// Whether a job ran before its deadline passed, and whether it was stopped.
+/// The state of a job at its deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Expired {
-    /// The job waited until the deadline, and did not run.
+    /// The deadline passed before the job entered Lisp.
     NeverBegan,
     /// The job was stopped. Its effects until then remain.
     Stopped,
@@ -170,7 +171,7 @@ impl std::fmt::Display for Expired {
             Self::NeverBegan => ": it was busy with other work, and this request was never started",
             Self::Stopped => "; the work was stopped",
             Self::StillRunning => {
-                ", and the work could not be stopped: it runs without interrupts, or in foreign code"
+                ", and the work could not be stopped: it runs with interrupts disabled, or in foreign code"
             }
         })
     }
@@ -191,8 +192,8 @@ pub enum LispError {
         /// Whether the job ran and was stopped.
         work: Expired,
     },
-    /// The thread of a running job, for example in its progress listener, tried to wait for another
-    /// job of the same lane.
+    /// The thread of a running job, for example in the job's progress listener, tried to wait for
+    /// another job of its lane.
     #[error(
         "this thread runs a job of Lisp's {lane} lane and would deadlock waiting for another job of that lane; wait on another thread"
     )]
@@ -203,15 +204,15 @@ pub enum LispError {
     /// The caller cancelled the job.
     #[error("the request was cancelled")]
     Cancelled,
-    /// The runtime has ended.
+    /// The runtime has ended or hangs, or the core has another interface version.
     #[error("Lisp has died: {reason}")]
     Dead {
-        /// The runtime's message.
+        /// The runtime's message, or the engine's description of the cause.
         reason: String,
     },
     /// The answer does not have the format that the question documents.
     #[error(
-        "the Lisp half gave an answer that cannot be read ({0}); core and program may be from different builds"
+        "Lisp returned an answer that cannot be read ({0}); core and program may be from different builds"
     )]
     Unreadable(String),
     /// The job's Rust code panicked, which is a bug in the host.

@@ -37,8 +37,8 @@ fn process(number: i32) -> Option<Process> {
     is_alive.then_some(process)
 }
 
-/// Returns whether the process is a copy of this program. A copy ends its children and itself when
-/// the pipe from this process closes.
+/// Returns whether the process is a helper: this program with the first argument `helper`. A helper
+/// ends its children and itself when the pipe from this process closes.
 fn is_copy(process: &Process) -> bool {
     let command = std::fs::read(format!("/proc/{}/cmdline", process.number)).unwrap_or_default();
     command.split(|byte| *byte == 0).nth(1) == Some(b"helper".as_slice())
@@ -46,7 +46,7 @@ fn is_copy(process: &Process) -> bool {
             == std::fs::read_link("/proc/self/exe").ok()
 }
 
-/// Lists the live descendants of this process, except copies of the program.
+/// Lists the live descendants of this process, except helpers and the helpers' children.
 fn descendants() -> HashSet<Process> {
     let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -114,7 +114,7 @@ const WRITING: Duration = Duration::from_secs(5);
 /// if this process is killed.
 ///
 /// # Errors
-/// The system refuses a thread.
+/// The system refuses a thread or a semaphore.
 pub(crate) fn end_children_at_signals(clean: impl FnOnce() + Send + 'static) -> io::Result<()> {
     if ENDING.set(Semaphore::new()?).is_err() {
         return Ok(());

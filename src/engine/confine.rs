@@ -39,15 +39,16 @@ const MIN_VERSION: i64 = 3;
 const VERSION: u32 = 1;
 const RULE_PATH_BENEATH: i32 = 1;
 const WRITE_FILE: u64 = 1 << 1;
-/// The nine rights to create and remove entries of a folder, one for each kind of entry.
+/// The nine rights to change the entries of a folder: two to remove entries, and seven to create
+/// entries of different kinds.
 const CHANGE_FOLDER: u64 = 0x1ff << 4;
 const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
 const IOCTL_DEVICE: u64 = 1 << 15;
 /// The rights to bind and to connect TCP sockets.
 const TCP: u64 = 0b11;
-/// The scopes for abstract Unix sockets and for signals: neither reaches processes that are not
-/// confined with this one.
+/// The scopes for abstract Unix sockets and for signals: through these, confined processes reach
+/// only each other.
 const SCOPED: u64 = 0b11;
 
 /// `struct landlock_ruleset_attr`. Older kernels accept a longer struct if the fields that they do
@@ -68,8 +69,8 @@ struct PathBeneath {
 }
 
 impl Ruleset {
-    /// Returns the rules for Landlock of `version`: they restrict writes, from version 4 also TCP,
-    /// and from version 6 also signals and abstract sockets.
+    /// Returns the rules for version `version` of Landlock. The rules restrict writes, from version
+    /// 4 also TCP, and from version 6 also signals and abstract sockets.
     fn of(version: i64) -> Result<Self, ConfineError> {
         if version < MIN_VERSION {
             return Err(ConfineError::TooOld(version));
@@ -143,8 +144,8 @@ const REFUSED_CALLS: &[i64] = &[
 ];
 
 /// The ioctl requests that the filter allows. They query terminals and the number of readable
-/// bytes, or set a flag of a descriptor of the process. Others could inject input into terminals or
-/// change attributes of files that are open for reading.
+/// bytes, or set a flag of a descriptor of the process. Other requests could inject input into
+/// terminals or change attributes of files that are open for reading.
 const ALLOWED_CONTROLS: &[u64] = &[
     libc::TCGETS,
     libc::TIOCGPGRP,
@@ -170,7 +171,7 @@ fn filter() -> Vec<libc::sock_filter> {
     const X86_64: u32 = 0xc000_003e;
     let refusal = libc::SECCOMP_RET_ERRNO | libc::EACCES.unsigned_abs();
     let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
-    // Each test is followed by its refusal, and skips it with a jump of one.
+    // A refusal follows each test. A test that the call passes jumps over the refusal.
     let mut program = vec![
         step(LOAD, 4, 0, 0),
         step(EQUAL, X86_64, 1, 0),
@@ -211,8 +212,8 @@ fn filter() -> Vec<libc::sock_filter> {
 /// other threads would not be confined.
 ///
 /// # Errors
-/// The kernel does not support Landlock, or there are other threads. The process may then be partly
-/// confined, and should exit.
+/// The kernel does not support Landlock or refuses a call, or there are other threads. The process
+/// may then be partly confined, and should exit.
 pub fn confine(folder: &Path) -> Result<(), ConfineError> {
     let refused = |error: io::Error| ConfineError::Refused(error.to_string());
     if std::fs::read_dir("/proc/self/task").map_err(refused)?.count() != 1 {
@@ -273,8 +274,8 @@ pub fn confine(folder: &Path) -> Result<(), ConfineError> {
     Ok(())
 }
 
-/// Closes the descriptors that the process inherited when it was executed, because code could write
-/// through those that are open for writing.
+/// Closes the descriptors that the process inherited when it was executed, except the standard
+/// ones, because code could write through those that are open for writing.
 fn close_inherited() -> io::Result<()> {
     let all: Vec<RawFd> = std::fs::read_dir("/proc/self/fd")?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())

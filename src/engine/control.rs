@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 
 use crate::engine::{Interrupt, LispError, OnProgress, Progress, Ticket};
 
-/// The default time limit of a question about a symbol.
+/// The default time limit of a question or an action.
 pub const ALLOWED: Duration = Duration::from_secs(30);
 
-/// A cancellation token. Clones cancel the same question.
+/// A token that cancels a question or an action. Clones share their state.
 #[derive(Clone, Default)]
 pub struct Cancellation {
     inner: Arc<CancellationState>,
@@ -31,7 +31,7 @@ impl fmt::Debug for Cancellation {
 }
 
 impl Cancellation {
-    /// Cancels the question: interrupts its call in Lisp, so that its caller gets
+    /// Cancels the question. Its job in Lisp is interrupted if there is one, and its caller gets
     /// [`LispError::Cancelled`].
     pub fn cancel(&self) {
         self.inner.cancelled.store(true, Ordering::SeqCst);

@@ -32,7 +32,7 @@ pub(crate) fn with_huge_page_capacity(length: usize) -> Vec<u8> {
 /// crashes, as with the core, which the runtime also maps.
 ///
 /// # Errors
-/// The file has another length, or the system refuses the mapping.
+/// The file is empty or has another length, or the system refuses the mapping.
 pub(crate) fn map_for_process_lifetime(file: &File, length: usize) -> io::Result<&'static [u8]> {
     if length == 0 || file.metadata()?.len() != length as u64 {
         return Err(io::ErrorKind::UnexpectedEof.into());

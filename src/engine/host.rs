@@ -58,7 +58,7 @@ impl Semaphore {
     }
 }
 
-/// The answer and output so far of the call that runs on this thread.
+/// The answer and output that Lisp has delivered for this thread's current or last call.
 #[derive(Default)]
 pub(super) struct CallOutput {
     pub(super) answer: Vec<u8>,
@@ -73,7 +73,7 @@ thread_local! {
     static MAIN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Marks this thread as the one that the runtime is started on. [`serve`] returns to Lisp on it
+/// Marks this thread as the one that starts the runtime. On this thread, [`serve`] returns to Lisp
 /// only to save the core.
 pub(super) fn become_main() {
     MAIN.set(true);
@@ -102,8 +102,8 @@ pub(super) fn install(runtime: &Runtime, host: &'static Shared) -> io::Result<()
         let reason = if reason.is_null() {
             "unknown".into()
         } else {
-            // SAFETY: the pointer is from the shim, which writes the text once, before it reports
-            // it, or from a literal; it is NUL-terminated and never freed.
+            // SAFETY: the text is from the shim, which writes it once, before it reports the death,
+            // or is a leaked copy of a literal. It is NUL-terminated and never freed.
             unsafe { CStr::from_ptr(reason) }.to_string_lossy().into_owned()
         };
         host.die(status, reason.trim());
@@ -135,8 +135,8 @@ pub(super) fn announce_death(status: c_int, reason: &'static str) {
     }
 }
 
-/// Only stores to atomics and posts a semaphore, because the thread may hold any lock and may be in
-/// a signal handler.
+/// Records the runtime's death for the exit monitor. Only stores to atomics and posts a semaphore,
+/// because the thread may hold any lock and may be in a signal handler.
 extern "C" fn died(status: c_int, reason: *const c_char) {
     if DEATH.record(status, reason)
         && let Some(exit_monitor) = EXIT_MONITOR.get()
@@ -155,7 +155,8 @@ extern "C" fn serve(entry_points: *const ffi::steelbank_entry_points, lane: u64)
     guarded(|| host.serve(lane, entry));
     if host.is_dead() || MAIN.get() && !host.is_saving() {
         // The main Lisp thread returns from here only to save the core, and no thread may return
-        // into a dead Lisp. An abandoned thread other than the main one returns, and then ends.
+        // into a dead Lisp. Other threads return if they were abandoned or if the core will be
+        // saved, and then end.
         loop {
             std::thread::park();
         }

@@ -23,8 +23,8 @@ pub struct Image {
     pub contribs: Contribs,
 }
 
-/// SBCL's runtime as a shared library. Starting SBCL runs its code in this process, so only
-/// `unsafe` functions construct one from an arbitrary source.
+/// SBCL's runtime as a shared library. Starting SBCL runs the library's code in this process, so
+/// the public functions that construct a `RuntimeLibrary` are `unsafe`.
 ///
 /// ```compile_fail
 /// let library = steelbank::engine::RuntimeLibrary::file("libother.so".into());
@@ -42,15 +42,15 @@ impl RuntimeLibrary {
     /// Returns the library in the file `path`, which is opened when SBCL starts.
     ///
     /// # Safety
-    /// Until SBCL has started, the file must be the `libsteelbank-sbcl.so` that this crate's build
-    /// script linked, of this program's version; or it must not be a library; or it must be a
+    /// Until SBCL has started, the file must be one of these: the `libsteelbank-sbcl.so` that the
+    /// build script of this crate version linked; a file that is not a shared library; or a shared
     /// library that lacks this crate's functions and has only harmless constructors.
     pub unsafe fn file(path: PathBuf) -> Self {
         Self(LibrarySource::File(path))
     }
 
-    /// Returns the library with these bytes. They are written to an unnamed file, and loaded from
-    /// there.
+    /// Returns the library with the contents `bytes`. When SBCL starts, the bytes are written to an
+    /// unnamed file and loaded from there.
     ///
     /// # Safety
     /// As for [`RuntimeLibrary::file`].
@@ -60,7 +60,7 @@ impl RuntimeLibrary {
 
     /// Returns the library in the folder that this crate's build script has filled.
     pub(crate) fn built() -> Self {
-        // SAFETY: the build script has linked it there, for this program.
+        // SAFETY: the build script has linked the library in this folder, for this program.
         unsafe { Self::file(Path::new(env!("STEELBANK_BUILT_IMAGE")).join(Self::NAME)) }
     }
 
@@ -95,7 +95,7 @@ impl RuntimeLibrary {
 /// Returns advice about an error that occurred while the library was written to a memory file.
 fn memory_file_remedy(error: &io::Error) -> &'static str {
     if error.raw_os_error() == Some(libc::EFBIG) {
-        "the limit on the size of files (ulimit -f) applies to it: raise the limit"
+        "the limit on the size of files (ulimit -f) applies to this file: raise the limit"
     } else {
         "the system refuses memfd_create; make /dev/shm, /tmp or the cache folder writable, on a file system without noexec"
     }
@@ -115,23 +115,24 @@ pub enum Core {
 pub enum Contribs {
     /// A folder with their fasls.
     Folder(PathBuf),
-    /// Zlib-compressed fasls, which are written to a folder when the first one is required.
+    /// Zlib-compressed fasls. All are written to a folder when Lisp first requires a contrib
+    /// module.
     Packed {
         /// File names, sizes in bytes, and compressed contents.
         files: &'static [(&'static str, u64, &'static [u8])],
-        /// The folder to write them to. It appears complete or not at all.
+        /// The folder that the fasls are written to. Other processes see all the files or none.
         folder: PathBuf,
     },
     /// No contrib modules.
     None,
 }
 
-/// The reason why an image cannot be used. The messages name the file; the caller adds where the
-/// image comes from.
+/// The reason why an image cannot be used. If a file with a path causes the error, the message
+/// names it. The caller adds where the image comes from.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
-    /// A part does not exist or is not readable.
+    /// A file of the image does not exist or is not readable.
     #[error("cannot read {path}: {source}", path = path.display())]
     Unreadable {
         /// The file.
@@ -145,14 +146,14 @@ pub enum ImageError {
         /// The file.
         path: PathBuf,
     },
-    /// The file is shorter than the core in it.
+    /// The file is shorter than its header requires.
     #[error("{path} is truncated: it has {size} bytes instead of at least {expected}", path = path.display())]
     Truncated {
         /// The file.
         path: PathBuf,
-        /// Its size in bytes.
+        /// The file's size in bytes.
         size: u64,
-        /// The size that its header implies, in bytes.
+        /// The size that the file's header implies, in bytes.
         expected: u64,
     },
     /// Core and runtime are from different builds.
@@ -167,7 +168,7 @@ pub enum ImageError {
     },
     /// `/proc` is not mounted, so an unnamed file cannot be opened.
     #[error(
-        "the file system /proc is not mounted, and the embedded SBCL is started from /proc/self; mount it"
+        "the file system /proc is not mounted, and the embedded SBCL is started from /proc/self; mount /proc"
     )]
     NoProc,
     /// The runtime could not be written to a file that can be mapped as code.
@@ -185,8 +186,8 @@ const DIRECTORY_ENTRY: u64 = 3861;
 const PAGE_TABLE_ENTRY: u64 = 3880;
 const PAGE_BYTES: u64 = 32768;
 
-/// Returns the build ID in the header of a core file. Returns an error if the file is not a core or
-/// is shorter than its header requires, because SBCL maps the file and would crash with a bus
+/// Returns the build ID in the header of a core file. Returns an error if the file is not a core,
+/// or if the file is shorter than its header requires: SBCL would map the file and crash with a bus
 /// error.
 pub(super) fn core_build(path: &Path) -> Result<String, ImageError> {
     let unreadable = |source| ImageError::Unreadable { path: path.to_owned(), source };
@@ -201,7 +202,8 @@ pub(super) fn core_build(path: &Path) -> Result<String, ImageError> {
     }
 
     let (mut build, mut end, mut at) = (None, 0, 1);
-    // Each entry consists of its kind, its length in words, and the rest of these words.
+    // Each entry consists of its kind, its number of words (including these two), and its other
+    // words.
     while let Some(&[kind, length]) = words.get(at..at + 2)
         && let Ok(length) = usize::try_from(length)
         && let Some(entry) = words.get(at + 2..at.saturating_add(length))
@@ -229,9 +231,9 @@ pub(super) fn core_build(path: &Path) -> Result<String, ImageError> {
     build.ok_or_else(not_a_core)
 }
 
-/// Returns the build ID in an entry of a core's header: its length in bytes, then the bytes, to the
-/// end of the entry. The number of words before the length varies: two up to SBCL 2.6.4, three in
-/// 2.6.7.
+/// Returns the build ID in an entry of a core's header. The entry ends with the ID's length in
+/// bytes and the ID itself. The number of words before the length varies: two up to SBCL 2.6.4,
+/// three in 2.6.7.
 fn build_id(entry: &[u64]) -> Option<String> {
     (0..entry.len()).find_map(|at| {
         let (length, words) = (usize::try_from(entry[at]).ok()?, &entry[at + 1..]);
@@ -276,7 +278,8 @@ fn memory_file(bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Creates an unlinked file in `folder`. Returns an error if the folder is mounted noexec.
+/// Creates an unlinked file in `folder` with these contents. Returns an error if the folder is on a
+/// file system that is mounted noexec.
 fn nameless_file(bytes: &[u8], folder: &Path) -> io::Result<File> {
     let since_epoch = UNIX_EPOCH.elapsed().unwrap_or_default();
     let path = folder.join(format!(".steelbank-{}-{}", std::process::id(), since_epoch.as_nanos()));
@@ -298,7 +301,8 @@ impl Contribs {
         }
     }
 
-    /// Returns the folder with the fasls. Unpacks them first if any is missing.
+    /// Returns the folder with the fasls, or `None` if there is none. Unpacks packed fasls first if
+    /// any file is missing or has the wrong size.
     pub(super) fn folder(&self) -> io::Result<Option<PathBuf>> {
         match self {
             Self::Folder(folder) => Ok(folder.is_dir().then(|| folder.clone())),

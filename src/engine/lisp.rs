@@ -21,13 +21,14 @@ use super::ticket::{self, ProgressListener, Ticket};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SaveError {
-    /// The image has contents that cannot be saved: a sentence for each. Lisp continues to run.
+    /// The image has contents that cannot be saved, described by one sentence each. Lisp continues
+    /// to run.
     #[error("{}", .0.join(" "))]
     Unsaveable(Vec<String>),
-    /// Lisp could not answer.
+    /// Lisp could not check whether the image can be saved.
     #[error(transparent)]
     Lisp(#[from] LispError),
-    /// The save failed, and Lisp is dead.
+    /// The save failed or did not end in time. Lisp cannot be used any more.
     #[error("the image could not be saved: {0}")]
     Failed(String),
     /// The written file cannot be used as a core.
@@ -76,7 +77,7 @@ impl Lisp {
         self.shared.has_timed_out()
     }
 
-    /// Queues `body` to run on the thread of `lane`. Its deadline is `allowed` from now, which
+    /// Queues `body` to run on the thread of `lane`. The time limit `allowed` begins now, so it
     /// includes the time in the queue.
     pub fn submit<T: Send + 'static>(
         &self,
@@ -90,8 +91,8 @@ impl Lisp {
         ticket
     }
 
-    /// Runs `body` on the thread of short questions and waits for its result, for about `allowed`
-    /// at most.
+    /// Runs `body` on the query lane's thread and waits for its result. The time limit `allowed`
+    /// begins now, so it includes the time in the queue.
     ///
     /// # Errors
     /// [`LispError`]: the code failed, was stopped, or Lisp is dead.
@@ -103,8 +104,8 @@ impl Lisp {
         self.submit(Lane::Query, allowed, None, body).wait()
     }
 
-    /// Saves the image as a core at `path`, which ends Lisp. If the image has contents that cannot
-    /// be saved, returns an error first, and Lisp continues to run.
+    /// Saves the image as a core at `path`. This ends Lisp. If the image has contents that cannot
+    /// be saved, returns an error before that, and Lisp continues to run.
     ///
     /// # Errors
     /// [`SaveError`]: the obstacles, or the reason why the save failed.
@@ -125,23 +126,24 @@ impl Lisp {
                 let report = self.status().reports.pop();
                 Err(SaveError::Failed(report.unwrap_or(reason)))
             }
-            None => Err(SaveError::Failed("it did not end in time".to_owned())),
+            None => Err(SaveError::Failed("the save did not end in time".to_owned())),
         }
     }
 
     /// Waits until the trouble differs from `seen`: until Lisp has died, one of its threads was
-    /// abandoned, or a job has exhausted the heap. Returns all trouble so far.
+    /// abandoned, or a job or a load has exhausted the heap. Returns all trouble so far.
     pub fn wait_for_trouble(&self, seen: &EngineTrouble) -> EngineTrouble {
         self.shared.phase.wait_for_trouble(seen)
     }
 
-    /// Records that a load exhausted the heap. Loads return their faults as results, so that the
-    /// engine does not see them.
+    /// Records that a load exhausted the heap. The engine does not notice this itself, because a
+    /// load returns its faults as part of its result.
     pub(crate) fn note_heap_exhausted(&self) {
         self.shared.note_heap_exhausted();
     }
 
-    /// Collects all garbage, and returns whether the heap is still too full to use.
+    /// Collects all garbage, and returns whether the heap is still too full to use. Returns `false`
+    /// if Lisp does not answer.
     pub fn is_full(&self) -> bool {
         let full = self.run(ALLOWED, |on_lisp| on_lisp.call("heap-is-full", &()));
         full.is_ok_and(|answer| answer.bytes == b"true")
@@ -152,8 +154,8 @@ impl Lisp {
         self.shared.state()
     }
 
-    /// Returns the number of long jobs started so far, or `None` while one runs. If two results are
-    /// equal, no long job ran between them.
+    /// Returns the number of jobs that the work lane has started so far, or `None` while it runs a
+    /// job. If two results are equal, no such job ran between them.
     pub(crate) fn long_jobs_started(&self) -> Option<u64> {
         self.shared.queue.taken_if_idle(Lane::Work)
     }
@@ -227,7 +229,7 @@ impl<'a> OnLisp<'a> {
         let ping =
             self.entry.points.ping.filter(|_| self.shared.may_enter()).ok_or(CallError::Interrupted)?;
         // SAFETY: the token proves that this is a Lisp thread. The runtime was alive just now; if
-        // it dies later, it parks the threads inside it. Lisp's table stays valid.
+        // the runtime dies later, it parks the threads that are inside. Lisp's table stays valid.
         Ok(unsafe { ping(number) })
     }
 

@@ -6,24 +6,25 @@
 //! the closure with an [`OnLisp`]; only through that token can code call Lisp. A watch thread
 //! interrupts jobs that exceed their deadline, answers their callers, and replaces the lane's
 //! thread if a job does not stop. If the runtime dies, the process survives: every job gets
-//! [`LispError::Dead`]. Most callers use a [`Control`], which holds a question's time limit and its
-//! cancellation token.
+//! [`LispError::Dead`]. Most callers use a [`Control`], which holds the time limit, cancellation
+//! token and progress listener of a question or an action.
 //!
 //! # Soundness
 //!
-//! This module and `sys` contain the crate's only `unsafe` code. It relies on four rules.
+//! This module and the crate in `sys` contain the project's only `unsafe` code. The code relies on
+//! four rules.
 //!
 //! 1. **Entry points are called on Lisp threads only.** The runtime calls `host::serve` on a thread
-//!    that it has attached; only that function constructs the `lisp::EntryPoints` in an [`OnLisp`],
-//!    which is neither `Send` nor `Sync` and lives no longer than a job. Code that holds an
-//!    `OnLisp` therefore runs on a Lisp thread, under `serve`.
+//!    that it has attached; only that function constructs the `lisp::EntryPoints` in an
+//!    [`OnLisp`], which is neither `Send` nor `Sync` and lives no longer than a job. Code that
+//!    holds an `OnLisp` therefore runs on a Lisp thread, under `serve`.
 //! 2. **Nothing unwinds across the boundary.** Lisp's entry point returns normally whatever its
 //!    code did (`lisp/boundary/boundary.lisp`), and Lisp runs the host's functions without
 //!    interrupts, so that no interrupt unwinds Rust frames. Every callback from C is wrapped in
 //!    `catch_unwind`.
-//! 3. **There is one SBCL in a process, and it is permanent.** The library is never closed, its
-//!    threads never end, and its inputs (arguments, the table of callbacks) are never freed.
-//!    Starting twice is [`StartError::AlreadyStarted`].
+//! 3. **There is one SBCL in a process, and it is permanent.** The library is never unloaded, and
+//!    its inputs (arguments, the table of callbacks) are never freed. A second start returns
+//!    [`StartError::AlreadyStarted`].
 //! 4. **A dead runtime is never entered.** When the runtime calls exit, abort or lose, the shim
 //!    parks the thread and calls `host::died`, which only stores to atomics and posts a semaphore,
 //!    because the thread may hold any lock. Every entry first checks that the runtime is alive; a

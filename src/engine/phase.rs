@@ -75,7 +75,7 @@ impl Phase {
         }
         let reason = match &*now {
             Stage::Dead(reason) => Arc::clone(reason),
-            _ => "the core is of another interface version".into(),
+            _ => "the core has another interface version".into(),
         };
         drop(now);
         self.note_trouble(|trouble| trouble.death = Some(reason.to_string()));

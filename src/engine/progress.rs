@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The progress of long work: a load, a test run, a trial in a copy.
+/// The progress of long work, such as a load, a test run, an export or a trial in a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// The current step.
@@ -13,7 +13,7 @@ pub struct Progress {
     /// The file that the step processes, if any.
     #[serde(default, deserialize_with = "unless_empty")]
     pub path: Option<String>,
-    /// The number of steps begun. It grows with every report.
+    /// The number of steps begun or completed. It grows with every report of the same work.
     pub done: u64,
     /// The total number of steps, if known; never less than `done`.
     #[serde(default, deserialize_with = "unless_zero")]

@@ -1,7 +1,7 @@
 //! Queues jobs for Lisp's threads, one lane per thread.
 //!
-//! Each lane has a single lock, so that a job is always exactly one of waiting, running or decided.
-//! Code that closes a lane or abandons its thread therefore finds every job.
+//! Each lane has a single lock for the jobs that wait and the job that runs. Code that closes a
+//! lane or abandons its thread therefore finds every job without an outcome.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::sync::{Condvar, Mutex};
 use super::ticket::{Job, JobState};
 use super::watch::{Alarm, Orders, StallTimer, SupervisorOrder};
 
-/// All lanes: the jobs that wait for Lisp, and the ones that run.
+/// All lanes: the jobs that wait for Lisp, and the jobs that run.
 pub(super) struct JobQueue {
     lanes: [LaneQueue; 2],
     calls: AtomicU64,
@@ -65,8 +65,8 @@ pub(super) struct RunningJob {
     /// The number of the current call into Lisp, or 0 between calls.
     pub(super) call: u64,
     pub(super) call_deadline: Option<Instant>,
-    /// When a check first found the job late, and how long its thread had waited for a processor by
-    /// then.
+    /// When a check first found the job late (see [`super::watch`]), and how long its thread had
+    /// waited for a processor by then.
     pub(super) stopping: Option<(Instant, Duration)>,
     pub(super) last_order: Option<Instant>,
     /// For how long, since the time in `stopping`, Lisp has taken no orders.
@@ -127,7 +127,8 @@ impl JobQueue {
         self.alarm.wake_by(deadline);
     }
 
-    /// Removes the job if it is waiting; makes the watch interrupt it if it is running.
+    /// Removes the job if it is waiting. Wakes the watch, which interrupts the job if it is running
+    /// and cancelled.
     pub(super) fn remove(&self, job_state: &Arc<JobState>) {
         self.lane(job_state.lane)
             .with(|state| state.jobs.retain(|job| !Arc::ptr_eq(&job.job_state, job_state)));
@@ -144,8 +145,8 @@ impl JobQueue {
         })
     }
 
-    /// Waits for the next job and marks it as running. Returns `None` if this thread was abandoned,
-    /// must exit for a save, or if Lisp is dead.
+    /// Waits for the next job and marks it as running. Returns `None` if this thread was abandoned
+    /// or must exit for a save, or if Lisp is dead.
     pub(super) fn next(&self, lane: Lane, generation: u64) -> Option<Job> {
         let lane = self.lane(lane);
         let mut state = lane.state.lock();
@@ -253,7 +254,7 @@ impl JobQueue {
         undecided
     }
 
-    /// Makes the lanes' threads exit after their current jobs.
+    /// Makes the lanes' threads exit after their current jobs. Waiting jobs are not run.
     pub(super) fn end_threads(&self) {
         for lane in &self.lanes {
             lane.with(|state| state.ending = true);
@@ -261,7 +262,7 @@ impl JobQueue {
         }
     }
 
-    /// Returns the number of jobs that the lane has taken so far, or `None` while it runs one. A
+    /// Returns the number of jobs that the lane has taken so far, or `None` while it runs a job. A
     /// caller that already has a job's outcome sees the lane as idle.
     pub(super) fn taken_if_idle(&self, lane: Lane) -> Option<u64> {
         self.lane(lane).with(|state| {

@@ -169,8 +169,8 @@ fn unstoppable_call_ends_its_job() {
     );
 }
 
-/// A thread is not abandoned while garbage collection stops all threads or other processes use the
-/// processors.
+/// If a garbage collection stops all threads, or other processes use the processors, a thread is
+/// abandoned only after a longer time.
 #[test]
 fn starved_thread_is_not_abandoned() {
     for (reacts, is_starved, longer) in

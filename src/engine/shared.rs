@@ -1,9 +1,9 @@
 //! [`Shared`], the state of the one Lisp in the process: its queue, its watch and its phase.
 //!
-//! Three kinds of threads use it. *Callers* submit jobs and wait on tickets. *Lisp threads*, one
-//! per lane, run the jobs in order of arrival. The *watch* thread enforces the deadlines. When it
-//! ends a job, a separate thread calls the job's listener, so that a slow listener delays no
-//! deadline.
+//! Three kinds of threads use the state. *Callers* submit jobs and wait on tickets. *Lisp threads*,
+//! one per lane, run the jobs in order of arrival. The *watch* thread enforces the deadlines. When
+//! the watch ends a job, a separate thread calls the job's listener, so that a slow listener delays
+//! no deadline.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -25,7 +25,8 @@ use super::ticket::{Wakeup, deadline_after, guarded};
 use super::watch::{StallTimer, SupervisorOrder, enforce_deadlines, waited_for_processor};
 
 thread_local! {
-    /// The lane that this Lisp thread serves, and the lane's generation when it started to.
+    /// The lane that this Lisp thread serves, and the lane's generation when the thread began to
+    /// serve it.
     static SERVING: Cell<Option<(Lane, u64)>> = const { Cell::new(None) };
 }
 
@@ -40,7 +41,8 @@ pub(super) struct Shared {
     pub(super) queue: JobQueue,
     wakeups: Sender<Wakeup>,
     saving: AtomicBool,
-    /// The runtime's exit status, which the shim reported instead of ending the process.
+    /// The exit status that the shim reported instead of ending the process; 0 if the watch found
+    /// that Lisp hangs.
     death_status: AtomicI32,
     settings: Settings,
     sbcl_version: String,
@@ -94,7 +96,7 @@ impl Shared {
             Stage::Ready if self.queue.is_busy() => EngineState::Busy,
             Stage::Ready => EngineState::Ready,
             Stage::OtherInterface(_) => {
-                EngineState::Dead { reason: "the core is of another interface version".to_owned() }
+                EngineState::Dead { reason: "the core has another interface version".to_owned() }
             }
             Stage::Dead(reason) => EngineState::Dead { reason: reason.to_string() },
         }
@@ -192,7 +194,7 @@ impl Shared {
                 self.queue.orders.give(SupervisorOrder::StartThread(lane));
             }
             // Ignore the work lane, where user code may hang. If two questions in a row cannot be
-            // stopped, both wait for a lock that is never released.
+            // stopped, both probably wait for a lock that is never released.
             deadlocked |= actions.deadlocked && lane == Lane::Query;
             undone |= thread == LaneThread::Ordered;
             if let Some(next) = actions.next {
@@ -205,12 +207,12 @@ impl Shared {
             self.queue.alarm.wake_by(StallTimer::next(now));
         }
         if stall.is_over(undone, now) {
-            self.die(0, "it does not react: its garbage collector or its supervisor hangs");
+            self.die(0, "it does not respond: its garbage collector or its supervisor thread hangs");
         }
         if deadlocked {
             self.die(
                 0,
-                "it does not react: questions wait for a lock held by work that could not be stopped",
+                "it does not respond: questions wait for a lock held by work that could not be stopped",
             );
         }
     }
@@ -225,7 +227,7 @@ impl Shared {
         }
     }
 
-    /// Ends all current and future jobs with the reason of the death.
+    /// Enters `stage`, and fails all current and future jobs with the reason of the death.
     fn close(&self, stage: Stage) {
         let reason = self.phase.die(stage).to_string();
         for job_state in self.queue.close(&LispError::Dead { reason: reason.clone() }) {
@@ -236,8 +238,9 @@ impl Shared {
 
     // Called by Lisp and the shim, through the host's functions.
 
-    /// Runs the lane's jobs on this thread until another thread takes the lane over or Lisp is
-    /// dead.
+    /// Runs the lane's jobs on this thread until another thread takes the lane over, Lisp is dead,
+    /// or the core must be saved. If the core has another interface version, runs none and closes
+    /// the queue.
     pub(super) fn serve(&'static self, lane: Lane, entry: EntryPoints<'_>) {
         let on_lisp = OnLisp::new(entry, self);
         let generation = self.queue.enter(lane);
@@ -282,7 +285,7 @@ impl Shared {
         }
     }
 
-    /// Records that the runtime has ended.
+    /// Records that the runtime has ended or hangs, and fails all jobs.
     pub(super) fn die(&self, status: i32, reason: &str) {
         self.death_status.store(status, Ordering::SeqCst);
         let reason = match status {

@@ -1,15 +1,15 @@
 //! Keeps SBCL's signals away from threads that are not Lisp's.
 //!
 //! SBCL stops its threads for a garbage collection with SIGUSR2, and its profiler uses SIGPROF. If
-//! another thread received one of them, SBCL's handler would park it, or block it while it holds a
-//! lock.
+//! another thread received such a signal, SBCL's handler would park the thread, or block it while
+//! it holds a lock.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
-/// The signal mask of the thread that first blocked Lisp's signals. If that was the process's first
-/// thread, it is the process's original mask.
+/// The signal mask of the first thread that called [`mask`], from before that call. In the program,
+/// the main thread calls it first, so this is the process's original mask.
 static BEFORE: OnceLock<libc::sigset_t> = OnceLock::new();
 
 fn mask(how: libc::c_int) {
@@ -54,9 +54,9 @@ pub(super) fn unblock_lisp_signals() {
 const IMAGE_SIGNALS: [libc::c_int; 6] =
     [libc::SIGALRM, libc::SIGVTALRM, libc::SIGPROF, libc::SIGUSR2, libc::SIGURG, libc::SIGCHLD];
 
-/// Discards pending signals of Lisp, ignores further ones until the program is re-executed, and
-/// restores this thread's mask. Lisp threads keep sending these signals, and their default action
-/// would end the process.
+/// Discards pending [`IMAGE_SIGNALS`] and SIGPIPE, and ignores further ones; see
+/// [`reset_signal_actions`]. Restores this thread's mask. Lisp threads keep sending these signals,
+/// and their default action would end the process.
 pub(super) fn restore() {
     for signal in IMAGE_SIGNALS.into_iter().chain([libc::SIGPIPE]) {
         // SAFETY: ignoring a signal installs no handler; it discards pending ones.

@@ -50,7 +50,7 @@ impl Settings {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// SBCL already runs in this process, or a start was attempted.
+    /// SBCL was already started in this process, or another thread is starting it.
     #[error(
         "SBCL was started in this process already, and a process can have only one; clone the handle of the first start"
     )]
@@ -70,8 +70,8 @@ pub enum StartError {
         start: usize,
         /// The address after the range.
         end: usize,
-        /// The content of `/proc/self/maps` at that address: a file, or a description of memory
-        /// without a file.
+        /// The first mapping in the range, from `/proc/self/maps`: a file, a name such as
+        /// `[stack]`, or a description of memory without a file.
         owner: String,
     },
     /// The system refuses memory that is both writable and executable, which SBCL needs for
@@ -116,7 +116,7 @@ pub enum StartError {
     System(std::io::Error),
     /// The system refused a thread for a reason other than resource limits.
     #[error(
-        "the system refuses SBCL a thread: {0}; if a seccomp profile refuses clone3 with an error other than ENOSYS, as Docker's before 20.10.10 does, update it or allow clone3"
+        "the system refuses SBCL a thread: {0}; if a seccomp profile refuses clone3 with an error other than ENOSYS, as Docker's before 20.10.10 does, update the profile or allow clone3"
     )]
     ThreadRefused(std::io::Error),
 }
@@ -178,11 +178,10 @@ const LATER_THREADS: usize = 8;
 
 static STARTED: AtomicBool = AtomicBool::new(false);
 
-/// Starts SBCL and returns at once. [`Lisp::wait_until_ready`] returns the result. Jobs can be
+/// Starts SBCL and returns at once; [`Lisp::wait_until_ready`] waits for the result. Jobs can be
 /// submitted immediately.
 pub(super) fn start(settings: &Settings) -> Result<Lisp, StartError> {
-    // Check everything that can be checked before the runtime is entered, because that is possible
-    // only once.
+    // Check everything that can be checked first, because the runtime can be entered only once.
     let (path, keep_open) = image::library_path(&settings.image)?;
     let core_build = match &settings.image.core {
         Core::File(path) => Some(image::core_build(path)?),

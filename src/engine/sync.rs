@@ -1,6 +1,6 @@
-//! The locks of the queue and its tickets, and the atomics of [`super::death::Death`]. They are
-//! parking_lot's and std's, except in unit tests, where they are shuttle's, which explores thread
-//! schedules.
+//! The locks and condition variables of queue, tickets, watch and phase, and the atomics of
+//! [`super::death::Death`]. They are parking_lot's and std's, except in unit tests, where they are
+//! shuttle's, which explores thread schedules.
 
 use std::time::Instant;
 

@@ -2,7 +2,7 @@
 //! that stops it.
 //!
 //! The outcome goes into a slot that is filled once, by whichever comes first: the Lisp thread, the
-//! watch, or a caller that cancels the job.
+//! watch, a caller that cancels the job, or the code that handles Lisp's death.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -21,8 +21,8 @@ pub type ProgressListener = Arc<dyn Fn(&str) + Send + Sync>;
 
 type JobResult<T> = Result<T, LispError>;
 
-/// A listener to call with an outcome. The code that fills the slot chooses the thread on which to
-/// call it.
+/// A call that is due because a slot was filled, or nothing: the call passes the outcome to a
+/// listener, or wakes a task. The code that fills the slot chooses the thread for the call.
 #[must_use]
 pub(super) struct Wakeup(Option<Box<dyn FnOnce() + Send>>);
 
@@ -187,11 +187,12 @@ impl<T> std::fmt::Debug for Ticket<T> {
 
 impl<T: Send + 'static> Ticket<T> {
     /// Blocks until the outcome is available. The wait ends soon after the job's deadline even if
-    /// the job cannot be stopped, because the engine then abandons the job's thread.
+    /// the job cannot be stopped, because the watch then sets the outcome.
     ///
     /// # Errors
-    /// [`LispError`]: the code failed, was stopped, or Lisp is dead. [`LispError::WouldDeadlock`]
-    /// at once, if this thread is running another job of the same lane.
+    /// [`LispError`]: the code failed, was stopped, or Lisp is dead. If this thread is running a
+    /// job of the same lane, stops the awaited job and returns [`LispError::WouldDeadlock`] at
+    /// once.
     pub fn wait(self) -> JobResult<T> {
         let lane = self.interrupt.job_state.lane;
         if super::shared::serving() == Some(lane) && !self.slot.is_decided() {
@@ -247,8 +248,8 @@ impl<T: Send + 'static> Future for Ticket<T> {
     }
 }
 
-/// Stops one job. It takes no lock that the job's thread holds while it runs, so it works whatever
-/// that thread is doing.
+/// Stops one job. Needs no lock that the job's thread holds while it runs code, so it works
+/// whatever that thread is doing.
 #[derive(Clone)]
 pub struct Interrupt {
     job_state: Arc<JobState>,
@@ -266,7 +267,7 @@ impl Interrupt {
     /// [`LispError::Cancelled`]. Has no effect on a job that has ended.
     pub fn stop(&self) {
         self.job_state.cancel();
-        // Fill the slot before the interrupt, so that the job's result cannot arrive first.
+        // Fill the slot before interrupting the job, so that the job's result cannot arrive first.
         let wakeup = self.job_state.fail(LispError::Cancelled);
         self.queue.remove(&self.job_state);
         wakeup.deliver();

@@ -3,6 +3,9 @@
 //!
 //! The watch never waits for Lisp. Actions that need a Lisp thread are orders to Lisp's supervisor
 //! thread.
+//!
+//! A running job is *late* if its deadline has passed (cancelling it moves the deadline to the
+//! present), or if a call has exceeded its own limit by [`LATE_AFTER`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,18 +16,20 @@ use super::queue::{LaneState, LaneThread, RunningJob};
 use super::sync::{Condvar, Mutex};
 use super::ticket::JobState;
 
-/// How long a late job may take to unwind after an interrupt before its caller is answered.
+/// The time from the check that first finds a job late until its caller is answered, if the job
+/// does not stop before.
 pub(super) const UNWINDING: Duration = Duration::from_millis(250);
-/// How long after it was first found late a job that does not stop loses its lane to a new thread.
+/// The time from the check that first finds a job late until its lane gets a new thread, if the job
+/// does not stop before.
 pub(super) const TAKEOVER_AFTER: Duration = Duration::from_secs(1);
 /// The maximum extension of [`TAKEOVER_AFTER`] while Lisp takes no orders, as during a garbage
 /// collection.
 pub(super) const COLLECTING: Duration = Duration::from_secs(5);
-/// The maximum extension of the grace periods by the time that the thread was ready to run but had
-/// no processor.
+/// The maximum extension of [`UNWINDING`] and [`TAKEOVER_AFTER`] by the time that the thread was
+/// ready to run but had no processor.
 pub(super) const STARVED: Duration = Duration::from_secs(30);
-/// How long a call may exceed its limit until its job counts as late, even before the job's
-/// deadline. The rest of the job's time is meant for the work after the call.
+/// How long a call may exceed its limit before its job counts as late, even if the job's deadline
+/// has not passed. The rest of the job's time is meant for the work after the call.
 pub(super) const LATE_AFTER: Duration = Duration::from_secs(2);
 /// The time after which a job that does not stop is interrupted again, because its cleanup forms
 /// may loop as well.
@@ -90,7 +95,7 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    /// Adds an order, unless it is already waiting.
+    /// Adds an order, unless an equal order is already waiting.
     pub(super) fn give(&self, order: SupervisorOrder) {
         let mut waiting = self.waiting.lock();
         if !waiting.contains(&order) {
@@ -143,8 +148,9 @@ pub(super) fn waited_for_processor(thread: i32) -> Duration {
     Duration::from_nanos(text.split(' ').nth(1).and_then(|waited| waited.parse().ok()).unwrap_or(0))
 }
 
-/// Checks a lane at the time `now`. `reacts` is `false` if Lisp has not taken an order yet.
-/// `waited` returns a thread's time without a processor, as [`waited_for_processor`] does.
+/// Checks a lane at the time `now`. `reacts` is `false` if an order waits that the supervisor has
+/// not taken. `waited` returns a thread's time without a processor, as [`waited_for_processor`]
+/// does.
 pub(super) fn enforce_deadlines(
     state: &mut LaneState,
     now: Instant,
@@ -175,8 +181,8 @@ pub(super) fn enforce_deadlines(
     actions
 }
 
-/// Interrupts the running job if its deadline or its call's limit has passed, answers its caller if
-/// it does not stop, and abandons its thread if it still does not stop. Returns the time of the
+/// Interrupts the running job if its deadline or its call's limit has passed. If the job is late
+/// and does not stop, answers its caller, and later abandons its thread. Returns the time of the
 /// next check.
 fn enforce_on_running(
     running: &mut RunningJob,

@@ -16,7 +16,7 @@ use crate::handle::Error;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
-    /// A question was cancelled, or Lisp has died.
+    /// A question about the project failed or was cancelled, or Lisp has died.
     #[error(transparent)]
     Question(#[from] Error),
     /// No file of the project is loaded.
@@ -24,7 +24,7 @@ pub enum ExportError {
         "No file of the project is loaded, so there is nothing to export. Load its systems first: --system auto, or --system NAME."
     )]
     Nothing,
-    /// The folder has files that no earlier export of a site has written.
+    /// The folder is not empty, and no earlier export of a site has written it.
     #[error(
         "{} is not empty and was not written by steelbank site, so it is left unchanged. Name another folder.", .0.display()
     )]
@@ -52,7 +52,7 @@ impl ExportError {
     }
 }
 
-/// Reports that the export has reached the file `path`, after `done` of `total` files.
+/// Reports that the export has reached the file `path`, after `done` of `total` steps.
 fn report(control: &Control, path: &str, done: usize, total: usize) {
     let path = Some(path.to_owned());
     control.report(Progress { what: Step::Export, path, done: done as u64, total: Some(total as u64) });

@@ -28,7 +28,7 @@ use crate::source::tap::roles::SyntaxRole;
 /// The number of a symbol in the model.
 pub(super) type SymbolNumber = u32;
 
-/// The namespace of a name: a Lisp symbol can name one thing in each.
+/// The namespace of a name. A Lisp symbol can name one thing in each namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Facet {
     Function,
@@ -42,10 +42,10 @@ pub(super) enum Facet {
     /// A slot of the class with this number. `None` if the class is unknown: it may be any class
     /// with a slot of this name.
     Slot(Option<SymbolNumber>),
-    /// The method with this number among the project's methods of the same name.
+    /// The number of the method among the project's methods with this name.
     Method(u32),
     Package,
-    /// A definition by an unknown defining macro.
+    /// Another kind of definition, for example by an unknown defining macro.
     Other,
 }
 
@@ -56,14 +56,15 @@ pub(super) struct Entity {
     pub(super) facet: Facet,
 }
 
-/// A symbol that occurs in the project's files.
+/// A symbol of the model: it occurs in the project's files, or a class definition generates it. The
+/// name of a package is a symbol with an empty home package.
 #[derive(Debug)]
 pub(super) struct ModelSymbol {
     /// The home package.
     pub(super) package: String,
     pub(super) name: String,
     pub(super) facts: SymbolFacts,
-    /// The numbers of its definitions in the project's files.
+    /// The numbers of the symbol's definitions in the project's files.
     pub(super) definitions: Vec<u32>,
 }
 
@@ -73,13 +74,14 @@ pub(super) struct ModelDefinition {
     pub(super) file: u32,
     pub(super) kind: DefinitionKind,
     pub(super) entity: Entity,
-    /// The position of its name; the column counts characters.
+    /// The position of the defined name; the column counts characters.
     pub(super) place: LineColumn,
-    /// The first and last line of its form.
+    /// The first and last line of the definition's form.
     pub(super) lines: (u32, u32),
-    /// The start of its form: operator and name, and for a method also its qualifiers and classes.
+    /// The start of the definition's form: operator and name, and for a method also its qualifiers
+    /// and classes.
     pub(super) label: String,
-    /// Whether it only declares a name that is defined elsewhere.
+    /// Whether the definition only declares a name that is defined elsewhere.
     pub(super) declaration: bool,
 }
 
@@ -149,9 +151,10 @@ pub(super) struct ModelToken {
 pub(super) struct ReadFile {
     pub(super) text: String,
     pub(super) lines: LineIndex,
-    /// Whether the image was compiled from this text. Otherwise no position is exact.
+    /// Whether the image was compiled from this text. If not, only package names have exact
+    /// positions.
     pub(super) fresh: bool,
-    /// Whether the text differs from the loaded one. Both this and `fresh` are `false` if the
+    /// Whether the text differs from the loaded text. Both `changed` and `fresh` are `false` if the
     /// loaded code was generated from the text, as by CFFI's groveller.
     pub(super) changed: bool,
     /// The tokens in order. They do not overlap.
@@ -309,7 +312,8 @@ impl<'a> Model<'a> {
         self.numbers.get(name).copied()
     }
 
-    /// Loads the facts about the symbols with the number `from` or a higher number from the image.
+    /// Loads from the image the facts about the symbols with the number `from` or a higher number,
+    /// and about the packages of these symbols.
     fn ask(&mut self, from: usize) -> Result<(), ExportError> {
         let symbols: Vec<HomeAndName> =
             self.symbols[from..].iter().map(|symbol| (symbol.package.clone(), symbol.name.clone())).collect();
@@ -362,7 +366,7 @@ impl<'a> Model<'a> {
         self.ask(known)
     }
 
-    /// Determines the facets of definitions with the project's macros, and numbers the methods.
+    /// Determines the facets of definitions by the project's macros, and numbers the methods.
     fn name_definitions(&mut self) {
         let mut methods: HashMap<SymbolNumber, u32> = HashMap::new();
         for definition in &mut self.definitions {
@@ -470,8 +474,8 @@ impl<'a> Model<'a> {
         })
     }
 
-    /// Adds the meanings of package names after `in-package`, and the tokens of package names that
-    /// are not symbols in package definitions.
+    /// Adds the meanings of package names after `in-package`. Adds tokens for the names of defined
+    /// packages that have no token yet, such as strings.
     fn add_packages(&mut self, file: u32, text: &str, lines: &LineIndex, tokens: &mut Vec<ModelToken>) {
         for token in tokens.iter_mut() {
             let before = text[..token.range.start as usize].trim_end().as_bytes();
@@ -530,14 +534,14 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Returns the class that is defined at `line` of this file.
+    /// Returns the class or type that is defined at `line` of this file.
     fn class_around(&self, file: u32, line: u32) -> Option<SymbolNumber> {
         let definition = self.definition_around(file, line)?;
         let definition = &self.definitions[definition as usize];
         (definition.entity.facet == Facet::Type).then_some(definition.entity.symbol)
     }
 
-    /// Returns the innermost definition in this file that contains `line`.
+    /// Returns the innermost definition in this file that contains `line`. Ignores accessors.
     pub(super) fn definition_around(&self, file: u32, line: u32) -> Option<u32> {
         let own = self.files[file as usize].definitions.clone();
         let has = |number: &u32| {
@@ -577,8 +581,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Returns the facet of a slot with this name. The class is `None` if several classes of the
-    /// project have such a slot.
+    /// Returns the facet of a slot with this name. The class is `None` unless exactly one class of
+    /// the project has such a slot.
     fn slot(&self, symbol: SymbolNumber) -> Facet {
         let mut classes = self.slots.get(&symbol).into_iter().flatten();
         match (classes.next(), classes.next()) {
@@ -587,8 +591,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Returns the facet of an operator. An assignment means `(setf NAME)` if that function is
-    /// defined separately.
+    /// Returns the facet of an operator. An assignment means `(setf NAME)` if the project defines
+    /// that function, or if there is no function `NAME`.
     fn function(&self, access: PlaceAccess, symbol: SymbolNumber) -> Facet {
         let known = &self.symbols[symbol as usize];
         let own = known
@@ -612,7 +616,7 @@ impl<'a> Model<'a> {
     }
 }
 
-/// Returns the main facet of a symbol, for places that only name it.
+/// Returns the main facet of a symbol, for places that only name the symbol.
 pub(super) fn principal(facts: &SymbolFacts) -> Option<Facet> {
     match facts {
         SymbolFacts { function: Some(function), .. } => Some(match &*function.kind {

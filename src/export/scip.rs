@@ -41,7 +41,7 @@ pub enum ScipFormat {
     /// Protocol Buffers, the format that engines read.
     #[default]
     Protobuf,
-    /// The same messages as one JSON object.
+    /// The messages as a single JSON object.
     Json,
 }
 
@@ -64,8 +64,8 @@ pub struct ScipSummary {
     /// The number of omitted uses that macros generate, because the symbol does not occur in the
     /// text.
     pub generated: usize,
-    /// The number of files that have changed since they were loaded, so that none of their
-    /// positions is exact.
+    /// The number of files that have changed since they were loaded. Only package names in them
+    /// have exact positions.
     pub stale: usize,
 }
 
@@ -197,7 +197,7 @@ struct ScipWriter<'a> {
     written: BTreeSet<String>,
     /// The external symbols that the project uses.
     external: BTreeSet<Entity>,
-    /// By name and disambiguator: the number of methods that have both.
+    /// The number of methods with each pair of name and disambiguator.
     methods: HashMap<String, u32>,
     names: HashMap<Entity, String>,
     summary: ScipSummary,
@@ -219,8 +219,8 @@ impl ScipWriter<'_> {
             ..Document::default()
         };
         if std::fs::read(&file.path).map_or(true, |bytes| bytes != read.text.as_bytes()) {
-            // The ranges count bytes of the decoded text, so readers need it if it differs from the
-            // file.
+            // The ranges count bytes of the decoded text, so readers need that text if it differs
+            // from the file.
             document.text.clone_from(&read.text);
         }
         let said = file.path.to_str().and_then(|path| diagnostics.get(path)).cloned().unwrap_or_default();
@@ -353,7 +353,7 @@ impl ScipWriter<'_> {
         }
     }
 
-    /// Returns the form of a definition, or its lines if it is inside another form.
+    /// Returns the form of a definition, or the definition's lines if it is inside another form.
     fn form_of(&self, number: u32, read: &ReadFile) -> Range {
         let (first, last) = self.model.definitions[number as usize].lines;
         let form = read.forms.iter().find(|form| read.lines.line(form.start) == first);
@@ -470,7 +470,8 @@ impl ScipWriter<'_> {
         rest.strip_suffix(')').unwrap_or(rest).to_owned()
     }
 
-    /// Returns the SCIP package of a Lisp package: the system that it belongs to.
+    /// Returns the SCIP package of a Lisp package: the system that it belongs to, or SBCL. The
+    /// package's name is empty if neither is known.
     fn owner(&self, package: &str) -> Package {
         let system = self.model.packages.get(package).and_then(|package| package.system.as_deref());
         let owner = PackageOwner::of(package);
@@ -484,7 +485,8 @@ impl ScipWriter<'_> {
         };
         Package {
             manager: manager.to_owned(),
-            // SCIP doubles spaces here, which the crate that writes symbols leaves to its callers.
+            // In SCIP symbols, spaces in these fields are doubled. The crate that formats symbols
+            // does not double them.
             name: name.replace(' ', "  "),
             version: version.replace(' ', "  "),
             ..Package::default()

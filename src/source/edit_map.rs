@@ -6,8 +6,8 @@ use std::collections::{HashMap, VecDeque};
 use steelbank_reader::{LispText, Range};
 
 /// Pairs the top-level forms of a new text with the equal forms of an old text. Two forms are equal
-/// if their texts, packages and preceding feature expressions are. Tokens in equal forms have the
-/// same meaning; only their positions may differ.
+/// if they have the same text, package and preceding feature expressions. Tokens in equal forms
+/// have the same meaning; only their positions may differ.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EditMap {
     /// The forms of the new text: the range of each, and the range of the equal form in the old
@@ -32,7 +32,8 @@ impl EditMap {
         EditMap { forms, same }
     }
 
-    /// Translates a range of the old text to the new text. Returns `None` if its form has changed.
+    /// Translates a range of the old text to the new text. Returns `None` if the range is not
+    /// inside an unchanged form.
     pub(crate) fn moved(&self, range: Range) -> Option<Range> {
         let before = self.same.partition_point(|(old, _)| old.start <= range.start);
         let (old, new) = self.same[..before].last().filter(|(old, _)| old.encloses(range))?;

@@ -23,7 +23,7 @@ static NUMBERING: OnceLock<Numbering> = OnceLock::new();
 
 /// Selects the form numbering of SBCL `version` for the rest of the process.
 pub(crate) fn use_numbering_of(version: &str) {
-    // Ignore an error: the existing value is of the same SBCL.
+    // Ignore an error: SBCL starts only once, so the stored value is for the same version.
     let _ = NUMBERING.set(numbering(version));
 }
 

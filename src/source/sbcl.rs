@@ -93,8 +93,8 @@ impl SbclSources {
         path.is_file().then_some(path)
     }
 
-    /// Returns whether the write date of `path` differs from the universal time `date`. Always
-    /// `false` for SBCL's own sources.
+    /// Returns whether the write date of `path` differs from the universal time `date`. Returns
+    /// `false` for SBCL's own sources and for files without a readable date.
     pub fn written_since(&self, path: &Path, date: u64) -> bool {
         let own = self.root.as_ref().is_some_and(|root| path.starts_with(root));
         !own && universal_write_date(path).is_some_and(|written| written != date)

@@ -14,17 +14,16 @@
 
 #define STEELBANK_ABI 2
 
-/* The outcome of a call. Before the call returns one of these, it has called the host's `answer`
- * exactly once. */
+/* The outcome of a call. Before a call returns, it has called the host's `answer` exactly once. */
 enum steelbank_status {
   STEELBANK_STATUS_ANSWERED = 0,    /* the answer is the question's result */
   STEELBANK_STATUS_FAULT = 1,       /* an error or a non-local exit; the answer describes it */
-  STEELBANK_STATUS_INTERRUPTED = 2, /* an interrupt from the host stopped it */
+  STEELBANK_STATUS_INTERRUPTED = 2, /* an interrupt from the host stopped the call */
   STEELBANK_STATUS_MISUSE = 3       /* an unknown question */
 };
 
-/* A piece of text or octets. It is owned by the side that created it; the other side must copy
- * it to keep it. */
+/* A piece of text or octets. The side that created it frees it; the other side must copy it to
+ * keep it. */
 struct steelbank_text {
   const uint8_t *octets;
   size_t length;
@@ -53,10 +52,10 @@ struct steelbank_order {
   uint64_t argument;
 };
 
-/* The host's functions. They never unwind, and only `serve` calls Lisp. */
+/* The host's functions. They never unwind, and only code that runs under `serve` calls Lisp. */
 struct steelbank_host {
   /* Called on a Lisp thread, to run the lane's jobs. On the main thread it returns only when the
-   * core is to be saved. */
+   * core is to be saved; on another thread also when the thread was abandoned. */
   void (*serve)(const struct steelbank_entry_points *entry_points, uint64_t lane);
   /* Called on the supervisor thread. Blocks until there is an order. */
   void (*supervise)(struct steelbank_order *order);
@@ -70,7 +69,7 @@ struct steelbank_host {
   /* Receives a progress report of the call that runs on this thread (UTF-8 JSON), such as a file
    * that was compiled. */
   void (*progress)(const uint8_t *octets, size_t length);
-  /* Receives a sentence for the log about an error in a thread that runs no call. */
+  /* Receives a sentence for the log, such as an error in a thread that runs no call. */
   void (*report)(const uint8_t *octets, size_t length);
   /* Writes the path of the contrib modules' folder to `buffer`, NUL-terminated, after it has
    * unpacked them if necessary. Returns the path's length in octets, or -1 if there is no folder or
@@ -88,8 +87,8 @@ uint32_t steelbank_abi(void);
  * once, before initialize_lisp. */
 void steelbank_set_host(const struct steelbank_host *host);
 /* Sets the file that SBCL uses as its executable (NUL-terminated, copied). If that file has a core
- * as an ELF section, SBCL runs that core, and must not be given another one. Call it before
- * initialize_lisp. */
+ * as an ELF section, SBCL runs that core; then pass no other core to initialize_lisp. Call it
+ * before initialize_lisp. */
 void steelbank_set_executable(const char *path);
 /* Returns the runtime's build ID, NUL-terminated, static. It begins with the build ID of the cores
  * that the runtime can run. */
@@ -109,7 +108,7 @@ void steelbank_reserve_below_stacks(void);
  * initialize_lisp. */
 void steelbank_end_children_with_process(void);
 
-/* Called by the Lisp half, like steelbank_reserve_below_stacks. */
+/* The Lisp half calls the functions below, and also steelbank_reserve_below_stacks. */
 void steelbank_host_serve(const struct steelbank_entry_points *entry_points, uint64_t lane);
 void steelbank_host_supervise(struct steelbank_order *order);
 void steelbank_host_answer(const uint8_t *octets, size_t length);
@@ -117,13 +116,14 @@ void steelbank_host_output(const uint8_t *octets, size_t length, uint64_t droppe
 void steelbank_host_progress(const uint8_t *octets, size_t length);
 void steelbank_host_report(const uint8_t *octets, size_t length);
 int64_t steelbank_host_contribs(char *buffer, size_t size);
-/* Returns whether a non-local exit may leave the code in the signal context: Lisp code, or a
- * blocking system call. Other foreign code may hold a lock, such as malloc's. */
+/* Returns whether a non-local exit may leave the code that the signal with this context has
+ * interrupted: Lisp code, or a blocking system call. Other foreign code may hold a lock, such as
+ * malloc's. */
 int64_t steelbank_may_unwind(const void *context);
-/* Calls `function`, a Lisp object that throws to `tag`, after moving the stack pointer above the
- * frames that the throw leaves first, so that the throw can use their room. These are the frames
- * from `frame`, the caller's, up to the one with the next cleanup form or the tag. Returns if there
- * are no such frames; otherwise it does not return. */
+/* Moves the stack pointer and calls `function`, a Lisp object that throws to `tag`. The throw first
+ * leaves the frames from `frame` (the caller's) up to the frame with the next cleanup form or the
+ * tag. The stack pointer is moved above these frames, so that the throw can use their room. Returns
+ * if there are no such frames; otherwise does not return. */
 void steelbank_leave(uint64_t function, uint64_t tag, char *frame);
 /* Sets the function that a thread must call when code that handles a stack overflow has exhausted
  * the remaining stack, too. The function makes the thread leave whatever it runs; in a call, it
@@ -135,7 +135,8 @@ void steelbank_own_memory(int64_t owner);
 /* Returns the number of octets of `owner`'s memory that have not been freed. */
 int64_t steelbank_held_memory(int64_t owner);
 
-/* Replaces SBCL's `spawn`, with the same result. */
+/* Replaces SBCL's `spawn`, and returns the same result. Calls `spawn` on a permanent thread if
+ * steelbank_end_children_with_process was called. */
 int steelbank_spawn(char *program, char *argv[], int in, int out, int err, int search, char *envp[], char *pty, int channel[2],
                     char *folder, int *kept);
 

@@ -25,7 +25,7 @@ struct call {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct call *pending;
-/* The process that has the spawner thread. A process that Lisp code has forked has none. */
+/* The process that has the spawner thread. Processes that Lisp code forks have no such thread. */
 static pid_t has_thread;
 static __thread int is_spawner;
 

@@ -1,5 +1,6 @@
-/* Handles the faults that SBCL's handlers do not handle, after which an exhausted stack would end
- * the process or hang Lisp. Compiled with the headers of the linked runtime. */
+/* Handles the faults of an exhausted stack that SBCL's own handlers do not handle, and that would
+ * end the process or hang Lisp. Also contains the other functions of the shim that need the
+ * headers of the linked runtime. */
 #define _GNU_SOURCE
 #include "faults.h"
 
@@ -87,8 +88,8 @@ static void close_hard_guard(struct thread *thread) {
 
 static void restore_guards(struct thread *thread) {
   if (!is_guarded(thread)) {
-    /* Do the same as SBCL's handler when a return reaches the page above. A throw can skip that
-     * page. */
+    /* Do the same as SBCL's handler when the stack shrinks to the page above the guard page. A
+     * throw can skip that page. */
     protect_control_stack_guard_page(1, thread);
     protect_control_stack_return_guard_page(0, thread);
     thread->state_word.control_stack_guard_page_protected = 1;
@@ -98,7 +99,7 @@ static void restore_guards(struct thread *thread) {
   close_hard_guard(thread);
 }
 
-/* Returns the catch block of TAG, or the outermost one if there is none, as in a thread that
+/* Returns the catch block of TAG, or the outermost catch block if TAG has none, as in a thread that
  * runs no call. */
 static struct catch_block *catch_block_of(struct thread *thread, lispobj tag) {
   struct catch_block *block = (struct catch_block *)thread->current_catch_block;
@@ -276,7 +277,7 @@ void steelbank_restore_guard_page(void) {
  * thread, code that continues past the open guard page would overflow into the memory below: the
  * stack of a host thread.
  *
- * This is the first call of every thread. Foreign threads are excluded: their stacks have other
+ * Every thread calls this function first. Foreign threads are excluded: their stacks have other
  * guard pages and outlive their time with Lisp. SBCL reuses the stacks of ended threads: after an
  * overflow, the page above the guard page is still protected there, and SBCL calls lose when a new
  * thread reaches it. */

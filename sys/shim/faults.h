@@ -1,5 +1,4 @@
-/* The interface of the part of the shim that includes SBCL's headers, for the part that does
- * not. */
+/* The functions of faults.c that steelbank.c calls. Only faults.c includes SBCL's headers. */
 #ifndef STEELBANK_FAULTS_H
 #define STEELBANK_FAULTS_H
 

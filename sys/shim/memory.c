@@ -1,6 +1,6 @@
 /* Counts the memory that Lisp code allocates from the C library, because a saved core would
- * contain the pointers but not the memory. Lisp links its calls to these functions while that
- * matters. */
+ * contain the pointers but not the memory. While an image is prepared for saving, Lisp links its
+ * calls to these functions (lisp/load/memory.lisp). */
 #define _GNU_SOURCE
 #include "steelbank.h"
 

@@ -84,8 +84,8 @@ static struct sigaction lisp_actions[NSIG];
 
 static void for_both(int signal, siginfo_t *info, void *context) {
   const struct sigaction *actions[] = {&before[signal], &lisp_actions[signal]};
-  /* Lisp forwards signals from other threads to its own threads; the host's handler has already
-   * run then. */
+  /* If another thread receives such a signal, Lisp sends it to a thread of its own. By then, the
+   * host's handler has already run. */
   int is_sent_on = info->si_code == SI_TKILL && info->si_pid == getpid();
   for (size_t i = is_sent_on; i < 2; i++) {
     if (actions[i]->sa_flags & SA_SIGINFO)
@@ -104,8 +104,8 @@ static void aborted(int signal, siginfo_t *info, void *context) {
   raise(signal);
 }
 
-/* Restores the host's signal handlers after Lisp has installed its own, except for the signals
- * that Lisp depends on. */
+/* Restores the host's signal handlers after Lisp has installed its own. Signals that both use get
+ * a handler that calls both; signals that only Lisp uses keep Lisp's handlers. */
 static void restore_signals(void) {
   static const int hosts[] = {SIGINT, SIGTERM, SIGPIPE};
   for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) sigaction(hosts[i], &before[hosts[i]], NULL);
@@ -183,8 +183,8 @@ int64_t steelbank_host_contribs(char *buffer, size_t size) { return host.contrib
 /* SBCL looks for a core in its executable. Only the host can decide whether that core is the one
  * to run. */
 char *__wrap_os_get_runtime_executable_path(void) { return executable ? strdup(executable) : NULL; }
-/* SBCL also looks for a core in the program with its name in PATH. The program found there may be
- * this one, although the host has chosen another core. */
+/* SBCL also looks for a core in the program that PATH contains under this program's name. The
+ * program found there may be this one, although the host has chosen another core. */
 off_t __real_search_for_embedded_core(char *path, void *sizes);
 off_t __wrap_search_for_embedded_core(char *path, void *sizes) {
   return executable && strcmp(path, executable) == 0 ? __real_search_for_embedded_core(path, sizes) : -1;

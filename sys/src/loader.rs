@@ -8,7 +8,7 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
 use crate::ffi::{STEELBANK_ABI, steelbank_host};
 
-/// SBCL's runtime, loaded. There is at most one in a process. It is never unloaded, because its
+/// The loaded runtime of SBCL. There is at most one in a process. It is never unloaded, because its
 /// threads, signal handlers and memory cannot be removed.
 #[derive(Debug, Clone, Copy)]
 pub struct Runtime {
@@ -49,7 +49,7 @@ pub enum LoadError {
         /// The function that it lacks.
         symbol: &'static str,
     },
-    /// The library is this crate's, but has another version.
+    /// The library is this crate's, but has another interface version.
     OtherAbi {
         /// The library.
         path: PathBuf,
@@ -118,12 +118,13 @@ impl Runtime {
     /// foreign functions, and resolves every function. The library is never closed.
     ///
     /// # Errors
-    /// [`LoadError`] names the file and the remedy.
+    /// [`LoadError`] names the file, and the remedy if it is known.
     ///
     /// # Safety
     /// Loading runs the library's constructors, and a library with this crate's functions is
-    /// assumed to be this crate's. `path` must name a library that this crate's build script
-    /// linked, or a file that is not a library.
+    /// assumed to be this crate's. `path` must name one of these: a library that this crate's build
+    /// script linked; a file that is not a shared library; or a shared library that lacks this
+    /// crate's functions and has only harmless constructors.
     pub unsafe fn load(path: &Path) -> Result<Self, LoadError> {
         // SAFETY: the caller guarantees that the library consists of SBCL's runtime and the shim,
         // which have no constructors that run code.

@@ -1,5 +1,5 @@
-//! The page of a file: its text, with a link from each token to the definition, and the
-//! descriptions of its symbols.
+//! The page of a file: its text, with links from tokens to definitions, and the descriptions of its
+//! symbols.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

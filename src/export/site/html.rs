@@ -20,7 +20,7 @@ pub(super) fn name_slug(name: &str) -> String {
     shortened(letters.collect())
 }
 
-/// Returns the name of a file's page.
+/// Returns the file name, without extension, of the page of a file, package or system.
 pub(super) fn path_slug(path: &str) -> String {
     let letters = path.chars().map(|letter| match letter {
         'a'..='z' | '0'..='9' | '-' | '.' => letter.to_string(),
@@ -30,7 +30,7 @@ pub(super) fn path_slug(path: &str) -> String {
     shortened(letters.collect())
 }
 
-/// Encodes a character that is not allowed in a file name.
+/// Encodes a character that is not allowed in a file name or an anchor.
 fn hex(letter: char) -> String {
     let mut bytes = [0; 4];
     letter.encode_utf8(&mut bytes).bytes().map(|byte| format!("_{byte:02x}")).collect()
@@ -43,7 +43,7 @@ fn shortened(slug: String) -> String {
     }
 }
 
-/// The location of a page, which its links are relative to.
+/// The location of a page. Links in the page are relative to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Here {
     /// In the site's root folder.
@@ -61,7 +61,7 @@ impl Here {
     }
 }
 
-/// A page or a part of one, while it is written.
+/// A page or a part of a page, while it is written.
 #[derive(Default)]
 pub(super) struct Html {
     text: String,

@@ -15,7 +15,8 @@ use crate::answer::name::readable;
 use crate::export::ExportError;
 use crate::export::model::{Facet, SymbolNumber, principal};
 
-/// The number of symbols in each data file with callers and callees for the script.
+/// The number of symbols in each data file. A data file holds the callers and callees that the
+/// script draws; `CHUNK` in script.js must be equal.
 const CHUNK: usize = 512;
 
 impl Site<'_> {
@@ -243,7 +244,7 @@ impl Site<'_> {
         format!("<a class=p href={root}s/{}.html>{}</a>", path_slug(name), Text(name))
     }
 
-    /// Writes the list of systems, and a page for each.
+    /// Writes the list of systems, and a page for each system.
     fn write_systems(&mut self) -> Result<(), ExportError> {
         let mut all = Html::page(&self.name, "Systems", Here::Root);
         all.add("<main><h1>Systems</h1><table>");
@@ -337,8 +338,8 @@ impl Site<'_> {
     fn write_unused(&mut self) -> Result<(), ExportError> {
         let mut page = Html::page(&self.name, "Unused", Here::Root);
         page.add(
-            "<main><h1>Unused definitions</h1><p class=about>Definitions that no other definition of the project uses, \
-             except tests. Nothing in the project names the first ones. The others list how they might still be reached.",
+            "<main><h1>Unused definitions</h1><p class=about>Definitions that no other definition of the project uses; uses in \
+             tests do not count. Nothing names those in the first list. The second list shows how the others may be reached.",
         );
         let (sure, perhaps): (Vec<_>, Vec<_>) =
             self.unused.definitions.iter().partition(|found| found.reached_by.is_empty());
@@ -363,7 +364,7 @@ impl Site<'_> {
 
     fn write_test_list(&mut self) -> Result<(), ExportError> {
         let mut page = Html::page(&self.name, "Tests", Here::Root);
-        page.add("<main><h1>Tests</h1><p class=about>Functions defined in test files, and the project's functions that they call.<table>");
+        page.add("<main><h1>Tests</h1><p class=about>The definitions in test files and other tests, each with the project's functions and macros that it calls.<table>");
         for &test in &self.graph.tests {
             if self.home(test).is_none() {
                 continue;
@@ -403,7 +404,7 @@ impl Site<'_> {
                 json!(kind.trim_start_matches(" class=")),
                 json!(home.file),
             ];
-            // The script computes the anchor from the name unless it is given.
+            // The script computes the anchor from the name unless the row contains one.
             if home.anchor != name_slug(&name.to_uppercase()) {
                 row.push(json!(home.anchor));
             }

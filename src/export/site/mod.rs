@@ -1,7 +1,7 @@
 //! Writes the project as static HTML pages. They need no server and no network, and work without
 //! JavaScript, which only adds search and drawings. [`write_site`] reads the files through the
-//! model, writes a page for each file, and then adds the descriptions of its symbols and the pages
-//! that list systems, packages, tests and unused definitions.
+//! model and writes a page for each file. Then it adds the descriptions of each file's symbols, and
+//! the pages that list systems, packages, tests and unused definitions.
 
 mod file;
 mod html;
@@ -78,14 +78,14 @@ struct Home {
     listed: usize,
 }
 
-/// The data for all pages. For each file it holds the text, for each symbol the lines that use it.
+/// The data for all pages, in particular the text of each file and the uses of each symbol.
 struct Site<'a> {
     model: Model<'a>,
     name: String,
     files: Vec<ShownFile>,
-    /// The name of each file's page, and in `titles` the file's name in lists: short if no other
-    /// file has the same short name.
+    /// The name of each file's page.
     slugs: Vec<String>,
+    /// The name of each file in lists: short if no other file has the same short name.
     titles: Vec<String>,
     /// The number of each file, by its path relative to the root.
     numbers: BTreeMap<String, u32>,
@@ -107,9 +107,9 @@ struct Site<'a> {
     summary: SiteSummary,
 }
 
-/// Writes the pages of the project's loaded files into `folder`, which must not exist, be empty, or
-/// have been written by this function. The pages are first written to another folder, which
-/// replaces `folder` when all are complete.
+/// Writes the pages of the project's loaded files into `folder`. The folder must be missing, empty,
+/// or written by this function. The pages are first written to another folder, which replaces
+/// `folder` when all pages are complete.
 ///
 /// # Errors
 /// No file is loaded, the folder has other files, a file cannot be read or written, or `control`
@@ -153,7 +153,7 @@ fn clear(folder: &Path) -> Result<(), ExportError> {
     fs::remove_dir_all(folder).and_then(|()| fs::create_dir(folder)).map_err(ExportError::write(folder))
 }
 
-/// Moves the folder `finished` to `folder`, and removes the old one.
+/// Moves the folder `finished` to `folder`, and removes the previous `folder`.
 fn replace(finished: &Path, folder: &Path) -> Result<(), ExportError> {
     let failed = |error| ExportError::write(folder)(error);
     let mut before = folder.components().as_path().as_os_str().to_owned();
@@ -178,7 +178,7 @@ fn replace(finished: &Path, folder: &Path) -> Result<(), ExportError> {
 
 fn write_pages(bank: &Steelbank, folder: &Path, control: &Control) -> Result<SiteSummary, ExportError> {
     // The search for unused definitions sends thousands of requests. Without the watcher, each
-    // would check the date of every file.
+    // request would check the date of every file.
     bank.project().watch();
     let context = bank.context();
     let model = Model::new(&context, control)?;
@@ -261,7 +261,8 @@ impl Site<'_> {
             .filter(|definition| definition.entity.facet == Facet::Package)
             .map(|definition| model.symbols[definition.entity.symbol as usize].name.clone())
             .collect();
-        // Prefer a file that defines more than a method and is not a test.
+        // Prefer a definition to a declaration, then anything to a method or a definition by a
+        // macro of the project, and then other files to tests.
         let own = |symbol: SymbolNumber| {
             let all = model.symbols[symbol as usize].definitions.iter();
             let all = all.map(|&number| &model.definitions[number as usize]);

@@ -98,7 +98,7 @@
   });
   document.addEventListener("click", event => { if (!form.contains(event.target)) list.hidden = true; });
 
-  // Code: highlight equal names under the pointer; link the standard's names to their list.
+  // Code: highlight equal names under the pointer; link standard names to the page of COMMON-LISP.
   const main = document.querySelector(".file main");
   if (main) {
     const same = token => token.localName === "u"

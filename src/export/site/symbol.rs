@@ -76,8 +76,8 @@ pub(super) fn words(model: &Model<'_>, symbol: SymbolNumber) -> Vec<&'static str
 }
 
 impl Site<'_> {
-    /// Returns a link to the description of a symbol, or only its name if it has none. The prefix
-    /// is omitted if `package` is its home package.
+    /// Returns a link to the description of a symbol, or only the symbol's name if it has no
+    /// description. Omits the package prefix if `package` is the symbol's home package.
     pub(super) fn link(&self, symbol: SymbolNumber, here: Here, package: Option<&str>) -> String {
         let name = self.name_in(symbol, package);
         let facts = &self.model.symbols[symbol as usize].facts;
@@ -88,7 +88,7 @@ impl Site<'_> {
         }
     }
 
-    /// Returns a symbol's name as code in `package` would write it.
+    /// Returns a symbol's name, with its home package as a prefix unless that is `package`.
     fn name_in(&self, symbol: SymbolNumber, package: Option<&str>) -> String {
         let known = &self.model.symbols[symbol as usize];
         match package {
@@ -167,7 +167,8 @@ impl Site<'_> {
         }
     }
 
-    /// Writes lambda lists and documentation, and the slot that the symbol names or accesses.
+    /// Writes lambda lists and documentation, the slot that the symbol names or accesses, and the
+    /// structure that generates it.
     fn write_facts(&self, page: &mut Html, symbol: SymbolNumber, here: Here) {
         let known = &self.model.symbols[symbol as usize];
         let name = readable(&known.name);
@@ -278,8 +279,8 @@ impl Site<'_> {
         }
     }
 
-    /// Returns the tests that reach a symbol; `None` if it is defined by a test itself, or there
-    /// are no tests.
+    /// Returns the tests that reach a symbol, each with the symbol that it uses on the way. Returns
+    /// `None` if a test defines the symbol, or if there are no tests.
     fn tests_of(&self, symbol: SymbolNumber) -> Option<Vec<(SymbolNumber, SymbolNumber)>> {
         if self.graph.tests.is_empty() || self.graph.tests.contains(&symbol) {
             return None;
@@ -322,8 +323,9 @@ impl Site<'_> {
         }
     }
 
-    /// Writes the lines of uses grouped by file, starting with this file. Each has the name of the
-    /// definition that contains it, which the script turns into a link.
+    /// Writes the lines of uses grouped by file, starting with this file. Adds the name of the
+    /// definition that contains a line, unless the previous line is in the same definition. The
+    /// script turns these names into links.
     fn write_lines(&self, page: &mut Html, uses: &[&SiteUse], package: &str, here: Here) {
         if uses.is_empty() {
             return;

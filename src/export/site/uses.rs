@@ -35,7 +35,8 @@ pub(super) struct SiteUse {
 }
 
 impl SiteUse {
-    /// Returns whether code uses the symbol here, not only a declaration, quoted data or the like.
+    /// Returns whether code uses the symbol here. Exports, imports, declarations, block names,
+    /// quoted data and slot names do not count.
     pub(super) fn is_live(&self) -> bool {
         !matches!(
             self.what,
@@ -56,7 +57,7 @@ pub(super) struct CallerGraph {
     callees: BTreeMap<SymbolNumber, BTreeSet<SymbolNumber>>,
     /// The symbols that a macro's expansions use.
     used_by_expansions: BTreeMap<SymbolNumber, BTreeSet<SymbolNumber>>,
-    /// The symbols that tests define.
+    /// The symbols that test files or other tests define.
     pub(super) tests: BTreeSet<SymbolNumber>,
 }
 
@@ -103,7 +104,7 @@ impl CallerGraph {
     }
 
     /// Returns the tests that reach a symbol through its `users` and their callers, nearest first,
-    /// at most [`MAX_TESTS`]. Each comes with the symbol that it calls on the way.
+    /// at most [`MAX_TESTS`]. Each test is paired with the symbol that it uses on the way.
     pub(super) fn tests_of(
         &self,
         symbol: SymbolNumber,
@@ -158,9 +159,10 @@ impl Site<'_> {
     }
 }
 
-/// Returns the unused definitions, as `outline` determines them. Only checks definitions that no
-/// line of the project uses. An exported definition needs no further check, because code outside
-/// the project may use it.
+/// Returns the unused definitions, as `outline` determines them. Checks only definitions outside of
+/// test files that no other code uses; uses in tests do not count. Exported functions, macros,
+/// variables and types are listed without asking `outline`, because code outside the project may
+/// use them.
 pub(super) fn unused(
     site: &Site<'_>,
     context: &QueryContext<'_>,

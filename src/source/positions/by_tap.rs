@@ -139,8 +139,8 @@ impl<'a> TapUse<'a> {
         matches!(self.kind, Kind::Calls | Kind::Macroexpands)
     }
 
-    /// Returns the events that the record certainly refers to: the form's operator, the names it
-    /// binds, or its direct arguments. Returns `None` if that is uncertain.
+    /// Returns the events that the record certainly refers to: the form's operator, the names that
+    /// the form binds, or the form's direct arguments. Returns `None` if that is uncertain.
     fn certain_events(&self) -> Option<Vec<usize>> {
         if self.calls() {
             let operator = self.form.child(self.around, 1)?;
@@ -266,7 +266,8 @@ impl PositionedFile {
         let clearly: Vec<usize> = possible.iter().copied().filter(|&event| clear(event)).collect();
         match (&possible[..], &clearly[..]) {
             ([_], _) if !hidden => with(&possible, Evidence::Exact),
-            // Exactly one of them certainly names the function; the others may name anything.
+            // Exactly one of the possible tokens certainly names the function; the others may name
+            // anything.
             (_, [_]) if found.calls() => with(&clearly, Evidence::Exact),
             ([_, ..], _) => with(&possible, Evidence::Approximate),
             ([], _) => via(),

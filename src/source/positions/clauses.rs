@@ -18,7 +18,8 @@ pub struct Clauses {
 
 impl PositionedFile {
     /// Adds to `clauses` the operators of lists that contain the keyword `name`, or a token that
-    /// starts at one of `starts`. Skips known functions and standard operators. Needs a sidecar.
+    /// starts at one of `starts`. Skips known functions, standard operators and keywords. Needs a
+    /// sidecar.
     pub fn add_clauses(&self, name: &str, starts: &BTreeSet<u32>, clauses: &mut Clauses) {
         let Reading::Tap(tapped) = &self.reading else { return };
         let sidecar = &tapped.sidecar;
@@ -50,7 +51,7 @@ impl PositionedFile {
         }
     }
     /// Returns the operators of lists that have a quoted `sought` as an argument. Omits standard
-    /// operators. Needs a sidecar.
+    /// operators and keywords. Needs a sidecar.
     pub fn operators_of_quoted(
         &self,
         sought: &SearchTarget,

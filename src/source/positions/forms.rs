@@ -30,9 +30,9 @@ impl PositionedFile {
             .collect()
     }
 
-    /// Lists the symbols in sub-form `number` of top-level form `form` by name, if the name is a
-    /// part of `whole`. A part of one character must be a word of `whole`. Omits parts that a
-    /// longer listed part contains. Needs a sidecar.
+    /// Lists the names of the symbols in sub-form `number` of top-level form `form` that are proper
+    /// substrings of `whole`. A name of one character must be a word of `whole`, between hyphens.
+    /// Omits names that are substrings of a longer listed name. Needs a sidecar.
     pub fn name_parts_in(&self, form: u32, number: u32, whole: &str) -> Vec<String> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
         let Some(form) = tapped.sidecar.form(form) else { return Vec::new() };
@@ -62,8 +62,8 @@ impl PositionedFile {
         longest
     }
 
-    /// Lists the methods inside a generic function's definition, top-level form `form`: the range
-    /// of each, and the classes that it specializes on. Needs a sidecar.
+    /// Lists the methods inside a generic function's definition, top-level form `form`: for each
+    /// method, its range and the classes that it specializes on. Needs a sidecar.
     pub fn inner_methods(&self, form: u32) -> Vec<(Range, Vec<&str>)> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
         let sidecar = &tapped.sidecar;
@@ -124,7 +124,8 @@ impl PositionedFile {
 
 /// Returns the operator that expands into a use without a token in `list`. It is the first of
 /// these: the operator of `list`, if it is neither standard nor a function; a symbol macro in
-/// `list`; the nearest user macro around `list`; the operator of `list` in any case.
+/// `list`; the nearest user macro around `list`; the operator of `list` in any case; a word for the
+/// kind of form.
 pub(super) fn expander(sidecar: &Sidecar, form: &TapForm, list: usize) -> Expander {
     let named = |event: usize| match form.events[event].kind {
         EventKind::Symbol(name) => match &sidecar.names[name as usize] {

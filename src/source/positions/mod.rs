@@ -40,8 +40,7 @@ pub use structures::{PackageAndName, Prefix, StructureDefinition};
 pub enum Evidence {
     /// The symbol is at this position; a rename edits it there.
     Exact,
-    /// The form is right, but which token in it is uncertain; or the file has changed since it was
-    /// loaded.
+    /// The form or the token in it is uncertain, or the file has changed since it was loaded.
     Approximate,
     /// The symbol is not at this position: an operator there (`via`) expands into the use.
     Via,
@@ -57,11 +56,11 @@ impl Evidence {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Expander {
-    /// The operator's home package; empty if the operator is not a named symbol.
+    /// The operator's home package; empty if unknown.
     pub package: String,
     /// The operator's name.
     pub name: String,
-    /// Whether it is a symbol macro.
+    /// Whether the operator is a symbol macro.
     pub symbol_macro: bool,
 }
 
@@ -93,7 +92,7 @@ impl Placement {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SearchTarget {
-    /// The name of its home package.
+    /// The name of the symbol's home package.
     pub package: String,
     /// The symbol's name, in its actual case.
     pub name: String,
@@ -109,8 +108,8 @@ pub struct XrefRecord {
     pub form: u32,
     /// SBCL's number of the sub-form.
     pub number: u32,
-    /// The byte offset at which SBCL began to read the top-level form, before its white space.
-    /// `None` if it was not recorded.
+    /// The byte offset at which SBCL began to read the top-level form, before the white space in
+    /// front of the form. `None` if SBCL did not record the offset.
     pub bytes: Option<u32>,
 }
 
@@ -118,34 +117,32 @@ pub struct XrefRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Occurrence {
-    /// Its range.
+    /// The range of the symbol's token.
     pub range: Range,
-    /// Its role.
+    /// The symbol's role.
     pub role: SyntaxRole,
-    /// The number of its top-level form.
+    /// The number of the top-level form around the occurrence.
     pub form: u32,
-    /// Whether a local variable or function with this name is bound in that form, so that the
-    /// occurrence may refer to it.
+    /// Whether the occurrence may refer to a local variable or function with this name.
     pub local: bool,
-    /// Whether the text shows a binding of the name around it. The binding may be of a special
-    /// variable.
+    /// Whether the text shows a binding of the name around the occurrence. The binding may be of a
+    /// special variable.
     pub bound: bool,
-    /// Whether it is, or may be, looked up as a variable.
+    /// Whether the symbol is, or may be, looked up as a variable.
     pub variable: bool,
-    /// Whether the compiler found a local variable with this name in that form.
+    /// Whether the compiler found a local variable with this name in the top-level form.
     pub has_variable: bool,
-    /// Its position among the operators around it.
+    /// The symbol's position among the operators around it.
     pub position: SyntacticContext,
-    /// In a template: its role in the generated code.
+    /// In a template: the symbol's role in the generated code.
     pub becomes: SyntaxRole,
-    /// Whether no occurrence in its top-level form can refer to a variable.
+    /// Whether no occurrence in the same top-level form can refer to a variable.
     pub never_variable: bool,
-    /// For a definition: the kind of thing that it defines.
+    /// For a definition: the kind of thing that the symbol's form defines.
     pub defined: Option<Defined>,
     /// The name of the user macro that may define the symbol, judging by the symbol's position.
     pub definer: Option<String>,
-    /// How the thing that the symbol names is accessed: a variable, or the place of an accessor or
-    /// a slot.
+    /// How the variable, or the place of the accessor or slot, that the symbol names is accessed.
     pub access: PlaceAccess,
     /// The range of the token that binds the name, or of this token if it is the binding. `None` if
     /// the text shows no binding.
@@ -161,22 +158,22 @@ pub struct Occurrence {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SymbolToken {
-    /// Its range.
+    /// The range of the token.
     pub range: Range,
-    /// Its notation.
+    /// The token's notation.
     pub written: Notation,
-    /// Its role.
+    /// The token's role.
     pub role: SyntaxRole,
-    /// The number of its top-level form.
+    /// The number of the top-level form around the token.
     pub form: u32,
-    /// Whether a local variable or function with this name is bound in that form.
+    /// Whether the token may refer to a local variable or function with this name.
     pub local: bool,
-    /// Whether it binds the name, here or in the code that a template generates.
+    /// Whether the token binds the name, here or in the code that a template generates.
     pub binds: bool,
-    /// Whether it is where a user macro may expect a name to define.
+    /// Whether the token is where a user macro may expect a name to define.
     pub definable: bool,
-    /// Whether it is a `&key` parameter without an explicit keyword, so that renaming it changes
-    /// the keyword.
+    /// Whether the token is a `&key` parameter without an explicit keyword, so that renaming the
+    /// parameter changes the keyword.
     pub key_parameter: bool,
 }
 
@@ -205,7 +202,8 @@ enum Reading {
 /// The state of a file's sidecar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SidecarState {
-    /// There is no sidecar: steelbank has not compiled the file or loaded it as source.
+    /// There is no sidecar for this version of the file: steelbank has not compiled it or loaded it
+    /// as source.
     Missing,
     /// The sidecar exists, but cannot be used.
     Damaged,
@@ -231,7 +229,8 @@ pub struct PositionedFile {
     reading: Reading,
     /// For a changed file: the current positions of its recorded forms, computed on demand.
     moved: OnceLock<MovedForms>,
-    /// For a text compiled from an editor buffer: the number of its first form in the file.
+    /// For a text compiled from an editor buffer: the number that the text's first form has in the
+    /// file.
     first: u32,
     /// Whether only a text from a buffer was compiled, not the file.
     from_buffer: bool,
@@ -308,7 +307,8 @@ impl PositionedFile {
     /// Returns the file at `path` with the content `bytes`, if an editor has compiled only a part
     /// of it: the text `compiled` at character `position` of its buffer. Form numbers count from
     /// the first form of that part. If the file does not contain the text, the part is the form
-    /// with the same first line, or else the nearest form, and the file is not fresh.
+    /// with the same first line, or else the nearest form. The file is fresh only if it contains
+    /// the text, and not inside a top-level form.
     pub fn from_buffer(path: &Path, bytes: &[u8], compiled: &str, position: usize) -> PositionedFile {
         let mut file = PositionedFile::new(path.to_path_buf(), bytes, None, false);
         let Reading::Structure(read) = &file.reading else { return file };
@@ -414,8 +414,8 @@ impl PositionedFile {
         &self.text
     }
 
-    /// Lists the names, without packages, of all symbols and package designators in the code. Needs
-    /// a sidecar.
+    /// Lists the names, without packages, of all symbols in the code and of the strings in package
+    /// definitions. Needs a sidecar.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let by_name = match &self.reading {
             Reading::Tap(tapped) => Some(&tapped.by_name),
@@ -452,9 +452,9 @@ impl PositionedFile {
     /// no longer in the file. It has several placements if the compiler recorded equal uses once,
     /// or if several tokens may be the use ([`Evidence::Approximate`]).
     ///
-    /// Pass all records of the file together, so that a token that is certainly one use is not
-    /// attributed to another. `means(package)` must return whether the name of `sought` refers to
-    /// `sought` in that package, which is given by name or nickname.
+    /// Pass all records of the file together, so that a token that certainly belongs to one use is
+    /// not attributed to another use. `means(package)` must return whether the name of `sought`
+    /// refers to `sought` in that package, which is given by name or nickname.
     pub fn place(
         &self,
         sought: &SearchTarget,
@@ -503,8 +503,8 @@ impl PositionedFile {
         name.is_named(self.text.as_bytes(), &sought.name).then_some(name.span)
     }
 
-    /// Returns SBCL's octet offset of top-level form `form`: the offset after the form before it.
-    /// Returns `None` if the file is not the loaded version.
+    /// Returns SBCL's octet offset of top-level form `form`: the end of the preceding form, or 0
+    /// for the first form. Returns `None` if the file is not the loaded version.
     pub fn octets_before(&self, form: u32) -> Option<u32> {
         let Some(before) = self.first.checked_add(form)?.checked_sub(1) else {
             return self.fresh.then_some(0);
@@ -630,8 +630,8 @@ mod tests {
         let same = "(defun f ()\n  1)\n";
         assert_eq!((placed(same, 8), placed(same, 60)), ((3, true), (6, true)));
         assert_eq!(placed("(b)\n(defun f ()\n  1)", 0), (5, true));
-        // Text that was not saved is taken for the form with the same first line, or else the
-        // nearest.
+        // For text that the file does not contain, the form with the same first line is used, or
+        // else the nearest form.
         assert_eq!(placed("(defun f ()\n  2)", 40), (6, false));
         assert_eq!(placed("(defun h ()\n  2)", 4), (3, false));
         assert_eq!((placed("", 0), placed("(h)", 999)), ((1, false), (8, false)));

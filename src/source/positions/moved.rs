@@ -11,7 +11,7 @@ pub(super) struct MovedForms(Vec<MovedForm>);
 
 #[derive(Debug)]
 struct MovedForm {
-    /// Its recorded range, in characters.
+    /// The form's recorded range, in characters.
     before: Range,
     now: FormNow,
 }
@@ -20,8 +20,8 @@ struct MovedForm {
 enum FormNow {
     /// The form is unchanged: the current byte offset of each of its characters.
     Same(Vec<u32>),
-    /// The form has changed: its current byte offset, and the recorded and current ranges of the
-    /// unchanged symbols at its beginning and end, sorted.
+    /// The form has changed: the form's current byte offset, and the recorded and current ranges of
+    /// the unchanged symbols at its beginning and end, sorted.
     Changed { start: u32, symbols: Vec<(Range, Range)> },
 }
 
@@ -96,8 +96,9 @@ impl MovedForms {
         Self(found)
     }
 
-    /// Returns the current byte offset of the character at the recorded `offset`, or the start of
-    /// its form if it is not in an unchanged symbol. Returns `None` if the form no longer exists.
+    /// Returns the current byte offset of the character at the recorded `offset`. If the form has
+    /// changed and the character is not in an unchanged symbol, returns the form's start. Returns
+    /// `None` if the form no longer exists.
     pub(super) fn of(&self, offset: u32) -> Option<u32> {
         let before = self.0.partition_point(|form| form.before.start <= offset);
         let form = self.0[..before].last().filter(|form| offset <= form.before.end)?;

@@ -23,7 +23,7 @@ pub struct StructureDefinition {
     pub is_bare: bool,
     /// The prefix of the accessors' names.
     pub prefix: Prefix,
-    /// The structure that it includes.
+    /// The structure that `:include` names.
     pub included: Option<PackageAndName>,
     /// The slots that the form itself defines.
     pub slots: Vec<PackageAndName>,
@@ -31,12 +31,12 @@ pub struct StructureDefinition {
     pub slot_places: Vec<(PackageAndName, Range)>,
     /// The ranges of the constructors' lambda lists.
     pub lambda_lists: Vec<Range>,
-    /// The keywords of its options.
+    /// The keywords of the form's options.
     pub options: Vec<String>,
     /// For constructor, copier and predicate: whether the name is derived from the structure's,
     /// with MAKE-, COPY- and -P.
     pub derives_name: [bool; 3],
-    /// For constructor, copier and predicate: whether the form has an option for it.
+    /// For constructor, copier and predicate: whether the form has such an option.
     pub has_option: [bool; 3],
     /// The constructors with an explicit name that take slots as keyword arguments.
     pub constructors: Vec<PackageAndName>,
@@ -70,8 +70,8 @@ impl PositionedFile {
         tapped.is_user_macro(form, operator).then(|| symbol(tapped, form, operator))?
     }
 
-    /// Lists the structures defined by forms with the operator `operator`, if they have the syntax
-    /// of DEFSTRUCT. Needs a sidecar.
+    /// Lists the structures defined by forms that have the operator `operator` and the syntax of
+    /// DEFSTRUCT. Needs a sidecar.
     pub fn structures_like(&self, operator: &PackageAndName) -> Vec<StructureDefinition> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
         let (package, name) = operator;
@@ -94,7 +94,8 @@ impl PositionedFile {
         found
     }
 
-    /// Returns whether a structure that the file defines has the slot `sought`. Needs a sidecar.
+    /// Returns whether a structure definition in the file defines the slot `sought`. Ignores
+    /// included slots. Needs a sidecar.
     pub fn has_structure_slot(&self, sought: &SearchTarget) -> bool {
         let same = |slot: &PackageAndName| slot.0 == sought.package && slot.1 == sought.name;
         self.structures().iter().any(|found| found.slots.iter().any(same))
@@ -103,7 +104,7 @@ impl PositionedFile {
     fn structure(&self, tapped: &Tapped, form: &TapForm, list: usize) -> Option<StructureDefinition> {
         let symbol = |event: usize| symbol(tapped, form, event);
         let range = |event: usize| self.event_range(&tapped.sidecar, &form.events[event]);
-        // A slot is a symbol, or a list that begins with one.
+        // A slot is a symbol, or a list that begins with a symbol.
         let slot = |event: usize| match symbol(event) {
             Some(name) => Some((name, range(event))),
             None => {

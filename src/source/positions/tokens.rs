@@ -1,4 +1,4 @@
-//! Finds the occurrences of a symbol in code, with the sidecar, and their roles.
+//! Finds the occurrences of a symbol in code and their roles. Uses the file's sidecar.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -56,7 +56,8 @@ impl Tapped {
         }
     }
 
-    /// Returns whether the symbol at `event` is a macro other than a standard one.
+    /// Returns whether the symbol at `event` may be a user's macro: it is not standard, and it
+    /// names a macro or a local function.
     pub(super) fn is_user_macro(&self, form: &TapForm, event: usize) -> bool {
         let EventKind::Symbol(name) = form.events[event].kind else { return false };
         let standard = self.sidecar.names.get(name as usize).and_then(Name::standard);
@@ -176,8 +177,8 @@ impl PositionedFile {
     }
 
     /// Lists every token that SBCL's reader read as `sought`, and every designator of it in a
-    /// package definition, in order. Needs a sidecar. A listed token is the symbol, whatever it
-    /// means there: a function, a local variable, data. `means` is as for
+    /// package definition, in order. Needs a sidecar. The symbol's meaning at the token does not
+    /// matter: it may be a function, a local variable or data. `means` is as for
     /// [`PositionedFile::occurrences`].
     pub fn tokens(&self, sought: &SearchTarget, means: &dyn Fn(&str) -> bool) -> Vec<SymbolToken> {
         let mut tokens = self.tokens_as(sought, means, |tapped, token| {
@@ -207,8 +208,8 @@ impl PositionedFile {
         tokens
     }
 
-    /// Collects the results of `make` for every token of `sought` and every designator of it that
-    /// also has the name in the text.
+    /// Collects the results of `make` for every token of `sought` and every designator of it. Omits
+    /// tokens where the text does not contain the name.
     fn tokens_as<T>(
         &self,
         sought: &SearchTarget,
@@ -268,9 +269,9 @@ impl PositionedFile {
         self.text.get(range.indices()).unwrap_or_default()
     }
 
-    /// Counts the designators that may mean `sought` in code that interns names: uninterned symbols
-    /// with its name that no package definition explains, and keywords with its name where names
-    /// are looked up. `exists` must return whether there is a package with that name.
+    /// Counts the designators that may mean `sought`: uninterned symbols with its name that no
+    /// package definition explains, and keywords with its name where names are looked up. `exists`
+    /// must return whether there is a package with that name.
     pub fn unexplained_designators(&self, sought: &SearchTarget, exists: &dyn Fn(&str) -> bool) -> usize {
         let Reading::Tap(tapped) = &self.reading else { return 0 };
         let sidecar = &tapped.sidecar;
@@ -295,8 +296,8 @@ impl PositionedFile {
             .count()
     }
 
-    /// Returns the offsets at which SBCL's reader read a symbol called `name`, of any package.
-    /// Returns `None` without a sidecar.
+    /// Returns the offsets at which SBCL's reader read the name `name`: a symbol of any package, or
+    /// a string in a package definition. Returns `None` without a sidecar.
     pub fn places_read(&self, name: &str) -> Option<BTreeSet<u32>> {
         let Reading::Tap(tapped) = &self.reading else { return None };
         let names = tapped.by_name.get(name).into_iter().flatten();
@@ -316,8 +317,9 @@ impl PositionedFile {
         tapped.sidecar.uses.iter().filter_map(|found| Some(names.get(found.name as usize)?.name())).collect()
     }
 
-    /// Lists the uses of `sought` by top-level code, which SBCL does not record. `setf` limits them
-    /// to uses of `(setf sought)` (`Some(true)`) or to other uses. Needs a sidecar.
+    /// Lists the uses of `sought` by top-level code, which SBCL does not record. `setf` limits the
+    /// list to uses of `(setf sought)` (`Some(true)`) or to other uses (`Some(false)`). Needs a
+    /// sidecar.
     pub fn toplevel_uses(
         &self,
         sought: &SearchTarget,
@@ -336,7 +338,7 @@ impl PositionedFile {
     }
 
     /// Returns the package and name of the symbol called `name` at `position`, as SBCL's reader
-    /// resolved it.
+    /// resolved the symbol. Needs a sidecar.
     pub fn symbol_at(&self, name: &str, position: LineColumn) -> Option<(&str, &str)> {
         let Reading::Tap(tapped) = &self.reading else { return None };
         let offset = self.offset(position)?;
@@ -360,7 +362,7 @@ struct SeenToken<'a> {
     index: usize,
     event: usize,
     name: u32,
-    /// Whether it is the symbol itself, not a designator.
+    /// Whether the token is the symbol itself, not a designator.
     itself: bool,
     role: SyntaxRole,
     local: bool,

@@ -8,7 +8,7 @@ use steelbank_reader::{Datum, FormId, FormKind, LispText, Token, TokenKind, TopL
 
 use super::sidecar::{Abbreviation, EventKind, Name, NameKind, ReadEvent, Sidecar, TapForm};
 
-/// Resolves a token to a symbol in the current package, and returns the kind of operator that the
+/// Resolves a token to a symbol in the given package, and returns the kind of operator that the
 /// symbol names.
 pub(crate) type Resolve<'a> = dyn Fn(&Token, Option<&str>) -> Option<(Name, NameKind)> + 'a;
 
@@ -65,14 +65,14 @@ struct SidecarMaker<'a> {
     resolve: &'a Resolve<'a>,
 }
 
-/// A form with elements that are being visited.
+/// A form while its elements are visited.
 struct OpenForm {
     id: FormId,
     place: u32,
     inside: std::vec::IntoIter<Datum>,
-    /// The index of the next datum inside.
+    /// The place of the next element, or 0 if the elements of this form have no places.
     next: u32,
-    /// Whether it is, or is inside, a package definition.
+    /// Whether the form is, or is inside, a package definition.
     defines_package: bool,
 }
 

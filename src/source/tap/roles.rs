@@ -29,8 +29,8 @@ pub enum SyntaxRole {
     Type,
     /// A slot name.
     Slot,
-    /// Part of quoted data, or a datum that is compared instead of evaluated: a key of CASE, a
-    /// restart's name.
+    /// Part of quoted data, or another datum that is not evaluated, such as a key of CASE, a
+    /// restart's name or the keyword of an option.
     Quoted,
     /// `#'x`, or the name passed to `funcall` and similar functions.
     Function,
@@ -46,7 +46,7 @@ pub enum SyntaxRole {
     Block,
     /// A variable bound by a lambda list, LET or similar.
     Binding,
-    /// A keyword of the LOOP macro, which is compared by name, not as a symbol.
+    /// A keyword of the LOOP macro. LOOP compares keywords by name, not as symbols.
     LoopKeyword,
     /// The operator of a list.
     Operator,
@@ -66,8 +66,8 @@ pub fn is_looked_up(sidecar: &Sidecar, form: &TapForm, event: usize) -> bool {
     }
 }
 
-/// Returns whether the designator `event` names a package: as the package argument of a symbol
-/// lookup, or in a package definition.
+/// Returns whether the designator `event` names a package: as an argument of IN-PACKAGE,
+/// FIND-PACKAGE or a symbol lookup, or in a package definition.
 pub fn names_package(sidecar: &Sidecar, form: &TapForm, event: usize) -> bool {
     let walk = RoleFinder { sidecar, form };
     let operator = |list: usize| walk.operator(list).map_or("", Name::name);
@@ -103,8 +103,8 @@ pub fn is_key_parameter(sidecar: &Sidecar, form: &TapForm, event: usize) -> bool
 }
 
 /// Returns the role of `event`, a string, keyword or uninterned symbol in a package definition, if
-/// it designates the searched symbol. `means(package)` must return whether the name refers to that
-/// symbol in `package`, which is a designator's text.
+/// it designates the searched symbol. `means(package)` must return whether the event's name refers
+/// to that symbol in the package named `package`.
 pub fn package_role(
     sidecar: &Sidecar,
     form: &TapForm,

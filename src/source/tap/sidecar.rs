@@ -33,13 +33,14 @@ pub struct Sidecar {
     pub newlines: Vec<u32>,
     /// The symbols and strings that events refer to.
     pub names: Vec<Name>,
-    /// The kind of operator that each of these names denoted at the end of reading the file.
+    /// The kind of operator that each of `names` denoted at the end of reading the file.
     pub kinds: Vec<NameKind>,
     /// The top-level forms, in the order of reading.
     pub forms: Vec<TapForm>,
     /// The uses by top-level code, which SBCL does not record.
     pub uses: Vec<TapTopLevelUse>,
-    /// Names bound locally: (top-level form, index of the name, whether it is a function), sorted.
+    /// Names bound locally: (top-level form, index of the name, whether the name is bound as a
+    /// function), sorted.
     pub locals: Vec<(u32, u32, bool)>,
 }
 
@@ -52,7 +53,7 @@ pub enum NameKind {
     Macro,
     /// A symbol macro that is not an operator.
     SymbolMacro,
-    /// Not an operator.
+    /// Not an operator, or not an interned symbol.
     Other,
 }
 
@@ -142,18 +143,18 @@ pub enum Abbreviation {
 pub struct ReadEvent {
     /// The kind of the object.
     pub kind: EventKind,
-    /// Its operator, if that has an abbreviation.
+    /// The object's operator, if it has an abbreviation.
     pub operator: Abbreviation,
-    /// The position of its first character.
+    /// The position of the object's first character.
     pub start: u32,
-    /// The position after its last character.
+    /// The position after the object's last character.
     pub end: u32,
-    /// Its index in the parent, from 1 (the operator), or 0 if it is not an element of the object
-    /// around it.
+    /// The object's index in the parent, from 1 (the operator), or 0 if the object is not an
+    /// element of the parent.
     pub place: u32,
-    /// The index of the innermost event around it.
+    /// The index of the innermost event around the object.
     pub parent: Option<u32>,
-    /// The index of the first event directly inside it, or [`NO_EVENT`].
+    /// The index of the first event directly inside the object, or [`NO_EVENT`].
     first_child: u32,
     /// The index of the next event with the same parent, or [`NO_EVENT`].
     next_sibling: u32,
@@ -174,7 +175,7 @@ pub struct TapTopLevelUse {
     pub setf: bool,
     /// The number of the top-level form.
     pub form: u32,
-    /// The number of the sub-form in it.
+    /// The number of the sub-form in the top-level form.
     pub number: u32,
 }
 
@@ -192,7 +193,7 @@ pub enum SidecarError {
         /// The version found.
         found: u8,
     },
-    /// The bytes end early or contain an invalid number.
+    /// The checksum is wrong, or the bytes end early or contain an invalid value.
     #[error("the sidecar is damaged at byte {offset}; delete it and load the system again")]
     Damaged {
         /// The byte offset of the problem.
@@ -261,7 +262,8 @@ impl Sidecar {
         Ok(Sidecar { forms, uses, locals, ..head })
     }
 
-    /// Decodes the part before the forms. The other fields are empty.
+    /// Decodes the part before the forms. Returns the remaining input, and a sidecar with the other
+    /// fields empty.
     fn parse_head(bytes: &[u8]) -> Result<(SidecarBytes<'_>, Sidecar), SidecarError> {
         if bytes.len() < 7 || &bytes[..6] != b"SBTAP\0" {
             return Err(SidecarError::NotASidecar);
@@ -500,8 +502,8 @@ impl SidecarBytes<'_> {
         u32::try_from(value).map_err(|_| self.damaged())
     }
 
-    /// Reads a position stored as a signed distance from the previous one, which is `lowest` - 1.
-    /// Returns an error if the position is before `lowest`.
+    /// Reads a position, stored as a signed distance from the previous position (`lowest` - 1, or 0
+    /// at the start). Returns an error if the position is before `lowest`.
     fn advance(&mut self, lowest: i64) -> Result<u32, SidecarError> {
         let base = if lowest == 0 { 0 } else { lowest - 1 };
         let value = base.checked_add(self.signed()?).filter(|&value| value >= lowest);

@@ -4,7 +4,7 @@ use super::{Binding, Defined, FormPart, FormWalk, Lambda, Mode, Space, Syntactic
 use crate::source::tap::sidecar::{Abbreviation, EventKind};
 
 impl FormWalk<'_> {
-    /// Walks the name that a form defines. A function's name also names a block.
+    /// Walks the name that a form defines. The name of a function or macro also names a block.
     pub(super) fn defines(&mut self, event: usize, defined: Defined, mode: Mode, pending: &mut Vec<Binding>) {
         let named = match self.symbol(event) {
             Some(_) => Some(event),

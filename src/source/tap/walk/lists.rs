@@ -133,7 +133,7 @@ impl FormWalk<'_> {
             LocalOperator::Flet => {}
             LocalOperator::Labels => self.env.extend(&bindings),
             // Walk the templates with the names bound, because the generated code is inside the
-            // scope.
+            // scope of the macros.
             LocalOperator::Macrolet => {
                 self.env.extend(bindings.iter().map(|binding| Binding { level: level + 1, ..*binding }));
             }

@@ -18,37 +18,39 @@ use super::sidecar::{Abbreviation, EventKind, Name, NameKind, Sidecar, TapForm};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SyntaxContext {
-    /// Its role.
+    /// The symbol's role.
     pub role: SyntaxRole,
-    /// In a template: its role in the generated code.
+    /// In a template: the symbol's role in the generated code.
     pub becomes: SyntaxRole,
-    /// Its position among the operators around it.
+    /// The symbol's position among the operators around it.
     pub position: SyntacticContext,
-    /// The namespace that its name is looked up in.
+    /// The namespace that the symbol's name is looked up in.
     pub space: Space,
-    /// The operator around it that binds the name in that namespace, if the text shows one.
+    /// The operator around the symbol that binds the name in that namespace, if the text shows a
+    /// binding.
     pub bound: Option<&'static str>,
-    /// For a definition: the kind of thing that it defines.
+    /// For a definition: the kind of thing that the symbol's form defines.
     pub defined: Option<Defined>,
-    /// Whether it is declared special.
+    /// Whether the symbol is declared special.
     pub special: bool,
-    /// Whether it is a place that a standard macro writes to.
+    /// Whether the symbol is a variable in a place that a standard operator writes to.
     pub written: bool,
-    /// How the thing that it names is accessed. An operator that is written to is an accessor.
+    /// How the variable or accessor that the symbol names is accessed. For an accessor, `Write`
+    /// means that the place is written to.
     pub access: PlaceAccess,
-    /// The event that binds the name in that namespace, if the text shows one. For a binding, its
-    /// own event.
+    /// The event that binds the name in that namespace, if the text shows a binding. For a binding,
+    /// the symbol's own event.
     pub binding: Option<u32>,
-    /// The number of templates around it.
+    /// The number of templates around the symbol.
     pub level: u8,
-    /// Whether it is not a token: a reader macro such as `#.` produced the symbol.
+    /// Whether the symbol is not a token: a reader macro such as `#.` produced it.
     pub generated: bool,
 }
 
 /// The position of a symbol among the operators around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyntacticContext {
-    /// The operator of a list that is evaluated: it is called.
+    /// The operator of an evaluated list: a function or macro that is called.
     Called,
     /// An evaluated form: a variable.
     Variable,
@@ -59,7 +61,8 @@ pub enum SyntacticContext {
     /// The first element of the list that is the first argument of a macro, or of a list inside
     /// that list, as in bindings.
     Head,
-    /// A type, class, slot or datum in a template, or a datum that is not part of a larger one.
+    /// A type, class, slot or datum in a template; or, in any code, a symbol that is a complete
+    /// datum, as in `'x`.
     Name,
     /// Anything else.
     Open,
@@ -68,11 +71,11 @@ pub enum SyntacticContext {
 /// How a variable, or the place that an accessor names, is accessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PlaceAccess {
-    /// It is read, called, or named.
+    /// The variable or place is read or only named, or the accessor is called.
     Read,
-    /// It is assigned or bound.
+    /// The variable or place is assigned, or the variable is bound.
     Write,
-    /// It is modified based on its old value, as by `incf` or `push`.
+    /// The old value is read and a new value assigned, as by `incf` or `push`.
     ReadWrite,
 }
 
@@ -115,30 +118,30 @@ const UNKNOWN: SyntaxContext = SyntaxContext {
 struct Binding {
     space: Space,
     name: u32,
-    /// The number of templates around it.
+    /// The number of templates around the binding.
     level: u8,
-    /// The operator that binds it.
+    /// The operator that binds the name; empty for the block of a defined function.
     by: &'static str,
     /// Whether the name is bound to a macro.
     is_macro: bool,
-    /// The event that binds it.
+    /// The event that binds the name.
     event: u32,
 }
 
-/// The state of the walk at one form.
+/// The state of the walk at a form.
 #[derive(Debug, Clone, Copy)]
 struct Mode {
-    /// Whether all operators around it are known.
+    /// Whether all operators around the form are known.
     certain: bool,
-    /// The number of templates around it.
+    /// The number of templates around the form.
     level: u8,
     /// Whether the code around the outermost template was certain.
     outside: bool,
-    /// Whether it is a place that is written to.
+    /// Whether the form is a place that is written to.
     place: bool,
     /// Whether such a place is also read.
     reads: bool,
-    /// Whether it is the first argument of a macro, or a list inside it.
+    /// Whether the form is the first argument of a macro, or a list inside that argument.
     head: bool,
 }
 
@@ -242,7 +245,8 @@ impl<'a> FormWalk<'a> {
     }
 
     /// Records the role of the symbol at `event`. In a template, the recorded role is `Template`,
-    /// and `role` is recorded as the one in the generated code.
+    /// and `role` is recorded as the role in the generated code; LOOP keywords keep their role. A
+    /// symbol that a reader macro produced has the role `ReadTime`.
     fn note(&mut self, event: usize, role: SyntaxRole, position: SyntacticContext, space: Space, mode: Mode) {
         let Some(name) = self.symbol(event) else { return };
         let found = match space {

@@ -1,5 +1,5 @@
-//! Walks forms with an operator in the operator table: each element as the part of the operator's
-//! shape at its place.
+//! Walks forms with an operator in the operator table. The operator's shape contains the
+//! [`FormPart`] of each element.
 
 use super::super::operators::{FormPart, Operator, OperatorKind, Shape};
 use super::super::roles::SyntaxRole;
@@ -32,7 +32,8 @@ impl FormWalk<'_> {
     }
 
     /// Walks the elements of `list` from index `first` as `shape` describes. Adds their bindings to
-    /// `pending`; a part that sees the bindings moves them to the environment.
+    /// `pending`. A part that sees the bindings moves them to the environment; in a sequential
+    /// shape, each element does.
     pub(super) fn parts(
         &mut self,
         list: usize,
@@ -211,7 +212,7 @@ impl FormWalk<'_> {
         }
     }
 
-    /// Records the name of a class or slot, or walks what is in its place as data.
+    /// Records the name of a class or slot. Walks anything else in this place as data.
     pub(super) fn named_datum(&mut self, event: usize, role: SyntaxRole, mode: Mode) {
         match self.symbol(event) {
             Some(_) => self.datum_role(event, role, mode),
@@ -289,7 +290,7 @@ impl FormWalk<'_> {
     }
 }
 
-/// Returns the last part of the shape, if it covers all remaining elements.
+/// Returns the shape's last part, if that part covers all remaining elements of a form.
 fn trailing(shape: &'static Shape) -> Option<&'static FormPart> {
     shape
         .first
