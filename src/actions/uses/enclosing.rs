@@ -54,8 +54,8 @@ impl<'a> Enclosing<'a> {
         read.clone()
     }
 
-    /// Returns the printed name of the innermost function, method or macro whose definition
-    /// contains `place`. Returns `None` for top-level code.
+    /// Returns the printed name of the innermost function, method or macro definition around
+    /// `place`. Returns `None` for top-level code.
     pub(crate) fn function(&self, place: &Location) -> Option<String> {
         let definitions = self.definitions(&place.file);
         let functions = definitions.iter().filter(|known| is_function(known.definition.kind));
@@ -141,8 +141,8 @@ fn is_function(kind: DefinitionKind) -> bool {
     )
 }
 
-/// Finds the innermost of `definitions`, all in one file, around `place`. Accessors are ignored, as
-/// they have no form of their own.
+/// Finds the innermost of `definitions`, all in one file, around `place`. Accessors are ignored,
+/// because they are only slot options and contain no code.
 pub(crate) fn innermost<'d>(
     definitions: impl IntoIterator<Item = &'d DefinitionInFile>,
     place: &Location,
@@ -151,7 +151,7 @@ pub(crate) fn innermost<'d>(
         .into_iter()
         .filter(|known| known.has(place) && known.definition.kind != DefinitionKind::Accessor);
     let at = (place.line, place.column);
-    // If several are on one line, the last that begins before the place.
+    // Prefer definitions that begin before the place, then the shortest, then the last.
     around.min_by_key(|known| {
         let name = known.definition.place;
         let is_after = place.column.is_some() && (Some(name.line), Some(name.column)) > at;
