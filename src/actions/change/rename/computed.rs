@@ -29,7 +29,7 @@ pub(super) struct ComputedName {
     template: Vec<NamePart>,
     /// Whether the call runs at macro expansion. If so, a load reveals its names.
     in_macro: bool,
-    /// Whether it interns keywords.
+    /// Whether the call interns keywords.
     keyword: bool,
 }
 
@@ -78,7 +78,7 @@ struct KnownComputedNames {
 
 impl Planner<'_> {
     /// Records code that may generate this name at run time, and code that generates unknown names.
-    /// This is not a caution, because most such code generates other names.
+    /// Adds no caution, because most such code generates other names.
     pub(super) fn computed_names(&mut self) {
         let name = self.uses.sought().name.clone();
         let all = self.all_computed_names();

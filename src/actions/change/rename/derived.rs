@@ -85,7 +85,7 @@ impl<'a> Planner<'a> {
         DerivedSymbol { name: name.to_owned(), uses, tapped, text }
     }
 
-    /// Lists the project's loaded files that have tokens of a symbol.
+    /// Lists the project's loaded and current files that have tokens of a symbol.
     pub(super) fn tapped(&self, uses: &SymbolUses<'_>) -> Vec<TokensOfFile> {
         let project = self.context.project;
         project
@@ -215,7 +215,8 @@ impl<'a> Planner<'a> {
         Derived { name: other.uses.name(), new_name: new, places: other.places(), renamed: true }
     }
 
-    /// Finds the names that forms other than structures derive from the renamed name.
+    /// Finds the names that forms other than structures derive from the renamed name. Renames these
+    /// names if this was requested; otherwise reports them.
     fn of_forms(
         &mut self,
         files: &[TokensOfFile],
@@ -241,7 +242,7 @@ impl<'a> Planner<'a> {
             }
             let uses = SymbolUses::new(&self.context.index, symbol, FunctionName::Plain);
             let tapped = self.tapped(&uses);
-            // A name with its own definition is not derived.
+            // A name that has a definition in the text is not derived.
             let defined =
                 |token: &SymbolToken| matches!(token.role, SyntaxRole::Definition | SyntaxRole::Structure);
             if tapped.iter().flat_map(|file| &file.tokens).any(defined) {
@@ -343,7 +344,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Lists the top-level forms of `definitions`.
+/// Lists the top-level forms of `definitions`, except declarations.
 pub(super) fn sources(definitions: &[ImageDefinition]) -> impl Iterator<Item = FormInFile> {
     let definitions = definitions.iter().filter(|found| found.kind != LispKind::Declaration);
     definitions
