@@ -27,7 +27,7 @@ impl Planner<'_> {
             return self.conflict(ConflictKind::Locked, message);
         }
         if self.new == name {
-            return self.conflict(ConflictKind::Same, format!("The symbol is already called {}.", readable(&name)));
+            return self.conflict(ConflictKind::Same, format!("The name is already {}.", readable(&name)));
         }
         let new = self.new.clone();
         for package in
