@@ -22,10 +22,13 @@ use steelbank_tree::{belonging, defines_systems, is_lisp_by_name, nested};
 use steelbank_xref::{Access, Index};
 
 use super::code_find_references::UseType;
+use super::computed::all_computed_names;
 use super::enclosing::innermost;
 use super::memo::last_answer;
+use super::symbol_uses::SymbolUses;
 use super::unloaded::{SoughtSymbol, TextUse, text_uses};
 use super::use_counts::{UseLine, UseLines, is_test_path};
+use crate::answer::designator::FunctionName;
 use crate::answer::location::{Location, as_text};
 use crate::answer::lookup::find_package;
 use crate::answer::package_owner::PackageOwner;
@@ -538,7 +541,42 @@ fn reach(
             reasons.push(format!("named in {place}, which is not loaded"));
         }
     }
+    reasons.extend(named_elsewhere(context, known));
     Ok(Some(reasons))
+}
+
+/// Lists how text that is not Lisp names the definition, and how code may look it up by its name.
+fn named_elsewhere(context: &QueryContext<'_>, known: &DefinitionInFile) -> Vec<String> {
+    let (index, project, name) = (&context.index, context.project, &known.definition.name);
+    let home = known.home.as_deref().and_then(|home| index.find_package(home, None));
+    let Some((symbol, _)) = home.and_then(|home| index.find_symbol(name, home)) else { return Vec::new() };
+    let view = project.tree_view();
+    let words = SymbolUses::new(index, symbol, FunctionName::Plain).words(project, &view).unwrap_or_default();
+    let words: Vec<Location> = words
+        .into_iter()
+        .map(|word| Location::new(word.path.display().to_string()).at(word.at).whole_line())
+        .collect();
+    let computed = all_computed_names(context, &view);
+    let computed: Vec<Location> = computed
+        .iter()
+        .filter(|found| {
+            let package = found.package.as_deref().and_then(|package| index.find_package(package, None));
+            !found.in_macro && package.is_some() && package == home && found.may_make(name)
+        })
+        .map(|found| found.place.clone())
+        .collect();
+    let reason = |how: &str, places: &[Location]| {
+        let first = places.first()?;
+        let more = match places.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {}", counted(more, "other place", "other places")),
+        };
+        Some(format!("{how} {first}{more}"))
+    };
+    [reason("named in", &words), reason("may be looked up by name in", &computed)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Whether another form uses a function that DEFSTRUCT generated for `known`. Such functions are
