@@ -44,8 +44,8 @@ struct NamedFile {
     path: PathBuf,
     /// The write date (universal time) of the loaded version.
     written: u64,
-    /// The file name of the sidecar, and its stamp before it was read. `None` if the sidecar is
-    /// incomplete.
+    /// The file name of the sidecar, and the sidecar's stamp before it was read. `None` if the
+    /// sidecar is incomplete.
     sidecar: Option<(PathBuf, FileStamp)>,
     /// The stamp of the file when its text was equal to the loaded version.
     seen: Option<FileStamp>,

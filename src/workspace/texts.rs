@@ -316,9 +316,10 @@ impl Texts {
     }
 }
 
-/// Returns the state of a token that is not a symbol in the image, although its file is loaded and
-/// unchanged. Returns `None` if the token cannot name a symbol, as in a comment, and if the
-/// compiler read it as a symbol, or may have read it as the sidecar shows.
+/// Returns the state of a token that the compiler did not read as a symbol, although the file is
+/// loaded and unchanged. Returns `None` for words in comments and prose, for parameters, and for
+/// tokens that the compiler read. A guarded token, under a feature expression that the text alone
+/// does not decide, counts as excluded; only the sidecar shows whether the compiler read it.
 pub(crate) fn state_in_loaded_file(token: &TokenClass) -> Option<TextState> {
     match token.context {
         TextContext::Comment | TextContext::Prose | TextContext::Parameter => None,

@@ -351,7 +351,8 @@ impl<'a> Planner<'a> {
         let found = project.texts_naming_at(self.view, &target.name, look, true);
         let resolver = TokenResolver::new(index, project, self.view, &target);
         let mut tokens = TextTokens { unreadable: found.unreadable, ..TextTokens::default() };
-        // Skip a loaded file that has become a link: its target is listed under its own name.
+        // Skip a loaded file that has become a link: the link's target is listed under the target's
+        // path.
         for file in found.files.into_iter().filter(|file| !file.path.is_symlink()) {
             let is_system = defines_systems(&file.path);
             let mut read = None;
@@ -632,8 +633,8 @@ fn place_names(doubts: &[Doubt]) -> Vec<String> {
 /// The maximum number of names in a caution.
 const MOST_NAMES: usize = 20;
 
-/// Counts the tokens that are neither at `exact` places nor certainly local: a macro may bind its
-/// arguments.
+/// Counts the tokens that are neither at `exact` places nor explained by a binding of the name in
+/// the same top-level form. A macro, for example, may bind its arguments.
 fn tokens_of_unknown_meaning(project: &Project, files: &[TokensOfFile], exact: &BTreeSet<Location>) -> usize {
     let mut count = 0;
     for TokensOfFile { path, file, tokens } in files {

@@ -32,8 +32,8 @@ impl<'a> Enclosing<'a> {
         Self { context, files: RefCell::default(), texts: RefCell::default() }
     }
 
-    /// Lists the definitions in the file at `path`, as answers show it. Returns an empty list if it
-    /// cannot be read.
+    /// Lists the definitions in the file that answers show as `path`. Returns an empty list if the
+    /// file cannot be read.
     pub(crate) fn definitions(&self, path: &str) -> Rc<Vec<DefinitionInFile>> {
         let mut files = self.files.borrow_mut();
         let known = files.entry(path.to_owned()).or_insert_with(|| {
@@ -43,7 +43,7 @@ impl<'a> Enclosing<'a> {
         Rc::clone(known)
     }
 
-    /// Reads the file at `path`, as answers show it.
+    /// Reads the file that answers show as `path`.
     pub(crate) fn text(&self, path: &str) -> Option<Rc<ParsedFile>> {
         let mut texts = self.texts.borrow_mut();
         let read = texts.entry(path.to_owned()).or_insert_with(|| {

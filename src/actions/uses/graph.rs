@@ -176,8 +176,8 @@ pub(crate) struct UserFinder<'a> {
     own: Option<ProjectFiles>,
 }
 
-/// The standard operators that take a class as an argument and create an instance, or change one
-/// into an instance of that class.
+/// The standard operators that take a class as an argument and create an instance of this class.
+/// CHANGE-CLASS, which changes an instance, is included.
 const CONSTRUCTORS: [&str; 7] =
     ["MAKE-INSTANCE", "ALLOCATE-INSTANCE", "MAKE-CONDITION", "ERROR", "SIGNAL", "WARN", "CHANGE-CLASS"];
 
@@ -191,8 +191,8 @@ impl<'a> UserFinder<'a> {
         }
     }
 
-    /// Whether the file at `path`, as answers show it, belongs to the project. Without a project,
-    /// every file does.
+    /// Whether the file that answers show as `path` belongs to the project. Without a project, all
+    /// files belong to it.
     fn is_project_file(&self, path: &str) -> bool {
         let own = |own: &ProjectFiles| {
             !path.starts_with("SYS:") && own.contains(&self.context.project.native(path))
@@ -328,8 +328,8 @@ impl<'a> UserFinder<'a> {
         made.filter(|(_, makes)| *makes).map(|(used, _)| used).collect()
     }
 
-    /// Finds the forms with the quoted class as an argument, and whether they create an instance.
-    /// Otherwise they call a non-standard function, which may create one.
+    /// Finds the forms with the quoted class as an argument. The flag is true if the form creates
+    /// an instance, and false if it calls a non-standard function that may create an instance.
     pub(crate) fn class_arguments(&self, class: &Target) -> Vec<(UsedBy, bool)> {
         let uses = self.use_lines.uses(&class.name, &class.package).into_iter();
         uses.filter_map(|used| self.is_construction(&used).map(|makes| (self.user(used), makes))).collect()

@@ -253,7 +253,8 @@ impl ImpactRequest {
                     }
                 }
             }
-            // A symbol stands for everything that it names, (SETF NAME) only for itself.
+            // A plain symbol covers all definitions of the name; (SETF NAME) covers only the SETF
+            // function.
             subjects.targets.insert(match lookup.function_name {
                 FunctionName::Plain => Target::any(&*home, &*bare),
                 written => Target::function(&home, &bare, written),
@@ -460,8 +461,8 @@ impl Subjects {
         Ok(())
     }
 
-    /// Adds a removed definition, unless a changed definition has the same name and kind: it has
-    /// moved to another file. Packages and systems are ignored.
+    /// Adds a removed definition, unless a changed definition has the same name and kind, because
+    /// the definition has moved to another file. Packages and systems are ignored.
     fn take_removed(&mut self, index: &Index, known: &DefinitionInFile) {
         if matches!(known.definition.kind, DefinitionKind::Package | DefinitionKind::System) {
             return;

@@ -2,7 +2,8 @@
 //! the names that the rest uses from it.
 //!
 //! It maps each name to the files that define it, then reads the occurrences of all loaded files of
-//! the project. A use is counted if it is on the other side of the boundary than the definition.
+//! the project. A use is counted if the use and the definition are on different sides of the
+//! boundary.
 
 pub(crate) mod tool;
 
@@ -65,8 +66,8 @@ pub struct CrossingName {
     pub exported: bool,
     /// The number of tokens that use it.
     pub count: usize,
-    /// The files on the other side: those that define a used name, or those that use a defined
-    /// name. Files of other projects are omitted.
+    /// The files on the other side of the boundary that define or use the name. Files of other
+    /// projects are omitted.
     pub files: Vec<String>,
 }
 

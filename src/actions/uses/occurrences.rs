@@ -58,7 +58,8 @@ pub struct OccurrencesAnswer {
     /// Whether the image was loaded from this text. Otherwise the ranges refer to the loaded text,
     /// and only the lines are reliable.
     pub fresh: bool,
-    /// The state of the file's sidecar. If it is incomplete, occurrences after its end are missing.
+    /// The state of the file's sidecar. If the sidecar is incomplete, occurrences after its end are
+    /// missing.
     pub sidecar: SidecarState,
     /// Sorted by range.
     pub occurrences: Vec<FileOccurrence>,

@@ -116,8 +116,8 @@ pub struct OutlineAnswer {
     pub definitions: Vec<Outlined>,
     /// The number of definitions searched. With `unused`: only those in files with a current load.
     pub looked_at: usize,
-    /// Files that are not loaded or are stale. Their definitions are listed, but their uses are not
-    /// counted.
+    /// Files that are not loaded or are stale. The definitions in them are listed, but uses of
+    /// these definitions are not counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_loaded: Vec<String>,
     /// Whether the request was for unused definitions.

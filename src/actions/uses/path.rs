@@ -155,7 +155,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Searches backwards from the end through its users, those with the fewest guesses first.
+    /// Searches backwards from the end, first from the definitions with the fewest guesses.
     fn run(&self, from: &Target, end: Node, control: &Control, answer: &mut PathAnswer) -> Result<(), Error> {
         let mut places = BTreeMap::from([(end.name.clone(), 0)]);
         let mut reached = vec![Reached { node: end, cost: (0, 0), next: None }];

@@ -16,8 +16,8 @@ pub(crate) enum ExpansionOrigin {
     /// The line with the symbol in the macro's definition, or in a definition that was found by
     /// following the names in it.
     InTemplate(Location),
-    /// None of these definitions contains the symbol. The macro builds it from these names among
-    /// its arguments, or from other data if the list is empty.
+    /// The macro builds the symbol from these names among its arguments, or from other data if the
+    /// list is empty. The searched definitions do not contain the symbol.
     Synthesized(Vec<String>),
     /// A standard operator expands into the use, and the symbol is in the same form.
     Standard,

@@ -94,7 +94,7 @@ pub struct Derived {
     /// The name that the form will generate instead.
     #[serde(serialize_with = "as_readable")]
     pub new_name: String,
-    /// The number of its tokens in the project's files.
+    /// The number of the derived name's tokens in the project's files.
     pub places: usize,
     /// Whether the edits rename it too.
     pub renamed: bool,

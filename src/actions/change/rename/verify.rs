@@ -63,7 +63,7 @@ pub(crate) struct RemovedSymbol {
     pub(crate) printed: String,
     pub(crate) name: String,
     pub(crate) package: String,
-    /// The packages that exported it, through which text may still refer to it.
+    /// The packages that exported the symbol. Text may still refer to the symbol through them.
     pub(crate) exported_by: Vec<String>,
 }
 
@@ -134,7 +134,7 @@ pub(crate) struct Tested {
     pub(crate) tests: Vec<TestResult>,
 }
 
-/// The places of the names in the renamed project, as its image reports them.
+/// The places of the names in the renamed project, as the image that loaded it reports them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NamePlaces {
     /// Tokens that still read as the old symbol, or as another renamed symbol: file and sentence.

@@ -1,5 +1,5 @@
 //! Renders the answers of the who family for the command line and the MCP server. Contracts fix the
-//! text for who-calls and who-references.
+//! texts of `who-calls` and `who-references`.
 
 use std::fmt::{self, Write as _};
 

@@ -57,7 +57,7 @@ struct ListedUsers {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     cautions: Vec<Caution>,
-    /// Pass it as `cursor` to get the next entries; absent at the end.
+    /// The `cursor` argument for the next entries; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
     #[serde(skip)]

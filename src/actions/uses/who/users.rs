@@ -54,7 +54,7 @@ struct Entry {
 
 #[derive(Clone)]
 enum Function {
-    /// A function with recorded uses, by the number of its first one.
+    /// A function with recorded uses, by the number of the first recorded use.
     Recorded(UseNumber),
     /// A function without recorded uses, by its printed name.
     Text(String),
@@ -297,7 +297,7 @@ pub struct User<'a> {
     pub name: LispName,
     /// The name of the symbol in the function's name.
     pub symbol: Option<Cow<'a, str>>,
-    /// That symbol's home package.
+    /// The home package of this symbol.
     pub package: Option<Cow<'a, str>>,
     /// The kind of function.
     pub kind: FunctionKind,
