@@ -50,7 +50,7 @@ pub(crate) struct Target {
     pub(crate) role: FunctionRole,
 }
 
-/// The use of a symbol as any name, as a function or as a SETF function.
+/// Selects uses of a symbol by the symbol's role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum FunctionRole {
     /// Any role: function, variable, class and so on.

@@ -114,7 +114,8 @@ pub enum OutlineError {
 pub struct OutlineAnswer {
     /// The definitions by file and place. With `unused`: the most certain first.
     pub definitions: Vec<Outlined>,
-    /// The number of definitions searched. With `unused`: only those in files with a current load.
+    /// The number of definitions searched. With `unused`: only those in loaded files that have not
+    /// changed.
     pub looked_at: usize,
     /// Files that are not loaded or are stale. The definitions in them are listed, but uses of
     /// these definitions are not counted.

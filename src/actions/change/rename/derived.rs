@@ -177,7 +177,7 @@ impl<'a> Planner<'a> {
         let makers = generating_operators(&found);
         if !makers.is_empty() {
             let message = format!(
-                "The form that defines the symbol also generates {name}. These operators generate uses of {name}, perhaps from other parts."
+                "The form that defines the symbol also generates {name}. These operators generate uses of {name}, perhaps from other names."
             );
             self.caution(CautionKind::UseMade, message, makers.into_iter().collect());
         }
@@ -300,11 +300,11 @@ impl<'a> Planner<'a> {
             .find_map(|part| Some((part, name_components::component_of_new(name, part, &self.new)?)));
         match fitting {
             Some((part, new)) => {
-                format!("{makes}, probably from {}: rename that to {}.", readable(part), readable(new))
+                format!("{makes}, probably from {}: rename this name to {}.", readable(part), readable(new))
             }
             None if parts.is_empty() => format!("{makes}: rename the names that it is generated from."),
             None => format!(
-                "{makes}, probably from {}: rename that instead; this cannot generate {}.",
+                "{makes}, probably from {}, which must be renamed instead: the form cannot generate {}.",
                 parts.iter().map(|part| readable(part)).collect::<Vec<_>>().join(" and "),
                 readable(&self.new)
             ),

@@ -300,7 +300,7 @@ pub struct Undone {
     pub files: Vec<String>,
 }
 
-/// The reason why a rename, its diff or its writing failed, as a sentence.
+/// The reason why a request about a rename failed, as a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct RenameError(pub String);

@@ -115,5 +115,5 @@ fn other_tool_note(elsewhere: &Elsewhere) -> String {
         Kind::Specializes => ("specializes on", "specialize on", " as a class", "who-specializes"),
     };
     let functions = counted(elsewhere.count, &format!("function {one}"), &format!("functions {several}"));
-    format!("But {functions} it{how}: ask {tool}.")
+    format!("But {functions} it{how}: use {tool}.")
 }
