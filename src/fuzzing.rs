@@ -2,8 +2,8 @@
 
 use crate::{handle, workspace};
 
-/// Returns whether `body`, after a valid first line, parses as a record of each kind: a snapshot's
-/// manifest, a refusal, a handover, a table of names, and an edit.
+/// For each kind of record, returns whether `body` parses as the content of such a record: a
+/// snapshot's manifest, a refusal, a handover, a table of names, and an edit.
 pub fn records(body: &[u8]) -> [bool; 5] {
     let [manifest, refusal] = handle::snapshot::reads(body);
     [

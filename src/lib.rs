@@ -39,7 +39,7 @@
 //! | compiler notes | [`CompilerNotesRequest`] | [`CompilerNotes`] |
 //! | the project's systems | [`ListSystemsRequest`] | [`SystemsAnswer`] |
 //! | the edits of a rename | [`RenameRequest`] | [`RenamePlan`] |
-//! | the same as a patch | [`RenameDiffRequest`] | [`RenameDiff`] |
+//! | the edits of a rename, as a patch | [`RenameDiffRequest`] | [`RenameDiff`] |
 //! | definitions, dead code | `OutlineRequest` | `OutlineAnswer` |
 //! | call graph | `CallGraphRequest` | `CallGraphAnswer` |
 //! | call path between two definitions | `PathRequest` | `PathAnswer` |

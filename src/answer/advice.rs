@@ -140,11 +140,11 @@ impl Advice {
                 "To rename without verifying, pass --no-verify.",
             ),
             Self::Retry => {
-                let again = "it is restarting: retry.";
+                let again = "Lisp is restarting: retry.";
                 (again, again)
             }
             Self::RestartLisp => {
-                let often = "it died too often for an automatic restart: call restart-lisp.";
+                let often = "Lisp died too often for an automatic restart: call restart-lisp.";
                 (often, often)
             }
             Self::RestartProgram => {

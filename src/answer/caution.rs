@@ -26,7 +26,7 @@ pub enum Caution {
     Designators(usize),
     /// No definition in the searched files names the symbol.
     NoDefinition,
-    /// Macros with the symbol in their definitions generate uses of it.
+    /// Macros with the symbol in their definitions generate uses of the symbol.
     UsesFromTemplates {
         /// The number of uses.
         uses: usize,
@@ -123,7 +123,7 @@ impl Display for Caution {
             }
             Self::Designators(count) => write!(
                 f,
-                "An uninterned symbol or keyword of this name is used to intern or look up a name in {}; it may refer to this symbol.",
+                "In {}, an uninterned symbol or keyword of this name is used to intern or look up a name, which may be this symbol.",
                 counted(*count, "place", "places")
             ),
             Self::NoDefinition => f.write_str(

@@ -9,11 +9,11 @@ use std::str::Chars;
 
 use steelbank_reader::{Dialect, read_name};
 
-/// A parsed `name` argument: a symbol, or a function name that contains one.
+/// A parsed `name` argument: a symbol, or a function name that contains a symbol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Designator {
-    /// The package prefix, upcased and unescaped. It overrides a `package` argument.
+    /// The package prefix, upcased and unescaped. The prefix overrides a `package` argument.
     pub package: Option<String>,
     /// The symbol's name, upcased and unescaped.
     pub name: String,
@@ -178,8 +178,9 @@ impl Designator {
     }
 }
 
-/// Appends `char`, a character of a token, to `part`, with the characters that it escapes, all as
-/// written. Returns whether it escapes any, or `None` if the escape is not terminated.
+/// Appends `char`, a character of a token, to `part`. If `char` begins an escape, also appends the
+/// escaped characters. All are appended as written. Returns whether `char` begins an escape, or
+/// `None` if the escape is not terminated.
 fn token(char: char, rest: &mut Chars<'_>, part: &mut String) -> Option<bool> {
     part.push(char);
     match char {

@@ -9,7 +9,8 @@ use std::fmt::{Display, Write as _};
 /// still encodes the same data.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     // Scan all bytes without a branch, because nearly every text has no such character. The last
-    // three bytes begin the encodings of the characters above ASCII that are replaced.
+    // three bytes of the list begin the encodings of those characters above ASCII that are
+    // replaced.
     let suspect = |byte: u8| {
         (byte < 0x20 && byte != b'\n' && byte != b'\t') || [0x7f, 0xc2, 0xd8, 0xe2].contains(&byte)
     };
@@ -34,8 +35,8 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// A text for HTML or XML content, outside of tags. Characters that are not allowed there are
-/// replaced by U+FFFD.
+/// A text, formatted with escapes for HTML or XML content outside of tags. `\r` is omitted; other
+/// characters that are not allowed there are replaced by U+FFFD.
 pub(crate) struct Markup<'a>(pub(crate) &'a str);
 
 impl Display for Markup<'_> {

@@ -13,11 +13,12 @@ use crate::source::positions::PositionedFile;
 /// The position of a token or a form in a file. A token includes its package prefix or `#:`.
 /// Unknown parts are `None`.
 ///
-/// Prints as `file:line:column`. In JSON its keys are flattened into the object that it locates.
+/// Prints as `file:line:column`. In JSON, the object that has the location contains the location's
+/// keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Location {
-    /// The file, relative to the project's root if it is inside it.
+    /// The file. Files in the project are relative to its root.
     #[serde(rename = "path")]
     pub file: String,
     /// The line, from 1; absent if the source cannot be read.
@@ -26,7 +27,8 @@ pub struct Location {
     /// The column, from 1, in characters; absent for an entire line.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub column: Option<u32>,
-    /// The byte range in the file's decoded text. `None` if only the line or the column is known.
+    /// The byte range in the file's decoded text. `None` if at most the line and the column are
+    /// known.
     #[serde(skip)]
     pub range: Option<Range>,
 }
@@ -43,7 +45,7 @@ impl Location {
         Self { line: Some(line), column: Some(column), ..self }
     }
 
-    /// Formats the position in the file, without its name: `line:column`.
+    /// Formats the position without the file's name: `line:column`.
     pub fn in_file(&self) -> String {
         let parts = [self.line, self.column].into_iter().flatten();
         parts.map(|part| part.to_string()).collect::<Vec<_>>().join(":")
@@ -111,7 +113,7 @@ pub(crate) fn as_text<'a, S: Serializer>(
     }
 }
 
-/// Serializes places as [`as_text`] serializes one.
+/// Serializes each place as `file:line:column`.
 pub(crate) fn as_texts<S: Serializer>(places: &[Location], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(places.iter().map(Location::to_string))
 }

@@ -1,5 +1,5 @@
 //! Resolves the arguments `name` and `package` of a request to a symbol, by the same rules for
-//! every tool. It needs only the index, not a running Lisp.
+//! every tool. This needs only the index, not a running Lisp.
 
 use crate::answer::designator::{Designator, DesignatorError, FunctionName};
 use crate::answer::nearest::user_homes;
@@ -40,8 +40,8 @@ macro_rules! about_symbol {
     ($request:ident { $($option:ident: $default:expr),* }) => {
         impl $request {
             /// Returns a request about `name`, which [`crate::answer::designator`] parses. The name
-            /// is resolved in CL-USER, or else in the only user package that is home to such a
-            /// symbol.
+            /// is resolved in CL-USER. If no such symbol is accessible there, and exactly one user
+            /// package is home to a symbol of this name, the name is resolved in that package.
             pub fn new(name: impl Into<String>) -> Self {
                 let symbol = $crate::answer::lookup::NamedSymbol { name: name.into(), package: None };
                 Self { symbol, $($option: $default),* }
@@ -76,7 +76,7 @@ pub enum LookupStatus {
     /// The symbol is accessible in the package.
     #[default]
     Found,
-    /// The package has no symbol of that name.
+    /// No symbol of that name is accessible in the package.
     NoSymbol,
     /// The name is an uninterned symbol, which is in no package.
     Uninterned,
@@ -96,8 +96,8 @@ pub struct Lookup {
     pub package: Option<Package>,
     /// The symbol and its accessibility, or the reason why it was not found.
     pub found: Result<(Symbol, Access), LookupStatus>,
-    /// The package that contains the symbol, if the request specified no package and CL-USER has no
-    /// such symbol.
+    /// The package where the symbol was found, if the request specified no package and no such
+    /// symbol is accessible in CL-USER.
     pub looked_up_in: Option<String>,
 }
 
@@ -127,8 +127,8 @@ impl Lookup {
     }
 
     /// Resolves `name` in `package` like [`Lookup::new`]. If the request has neither a package nor
-    /// a prefix, looks in CL-USER. If CL-USER has no such symbol, and exactly one user package is
-    /// home to a symbol of that name, looks in that package.
+    /// a prefix, looks in CL-USER. If no such symbol is accessible there, and exactly one user
+    /// package is home to a symbol of that name, looks in that package.
     pub fn resolved(index: &Index, name: &str, package: Option<&str>) -> Result<Self, DesignatorError> {
         let lookup = Self::new(index, name, package.unwrap_or(DEFAULT_PACKAGE))?;
         if package.is_none()

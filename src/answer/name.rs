@@ -2,11 +2,11 @@
 //!
 //! The *canonical* form is the one that the image prints: the home package's full name, two colons
 //! and the symbol's name, possibly in a list, `(METHOD SHOP::TOTAL (SHOP::CART))`. Names are looked
-//! up, compared and sorted by their canonical form. It is also printed in lines that the tool
-//! contracts prescribe. All other output uses the *readable* form, which a person would write:
+//! up, compared and sorted by their canonical form. Lines that the tool contracts prescribe also
+//! print this form. All other output uses the *readable* form, which a person would write:
 //! `shop:total` if the package exports the symbol, `shop::%helper` if it does not, `cl:mapcar`,
 //! `:key`, `#:g12`, `shop::|Mixed|`, and lists of these, `(method shop:total (shop:cart))`. Every
-//! tool accepts both.
+//! tool accepts both forms.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize, Serializer};
 use steelbank_reader::{Dialect, Features, LispText, Marker, SymbolName, TokenKind, normalized, upcase};
 use steelbank_xref::{Access, Index, Symbol};
 
-/// A name in an answer. Prints and serializes in readable form; compares and sorts by its canonical
-/// form. A name deserialized from Lisp's answer has only the canonical form until `write` is called
-/// with the index.
+/// A name in an answer. Prints and serializes in readable form; two names compare and sort by their
+/// canonical forms, and a name compares with a string by its readable form. A name deserialized
+/// from Lisp's answer has only the canonical form until `write` is called with the index.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(from = "String")]
 pub struct LispName {
@@ -98,8 +98,7 @@ impl JsonSchema for LispName {
     }
 }
 
-/// Returns whether the character can be in a symbol's name without bars and is unchanged by
-/// normalization.
+/// Returns whether `byte` is an ASCII character that can be in a symbol's name without bars.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !byte.is_ascii_lowercase() && !b"()'\"`,;:|\\#".contains(&byte)
 }
@@ -126,7 +125,7 @@ pub(crate) fn readable(name: &str) -> String {
     match text == name && lower.chars().map(upcase).eq(name.chars()) {
         true => lower,
         false if text.starts_with('|') => text,
-        // Use bars, because the reader would not upcase some letter to the original one.
+        // Use bars, because the reader would not upcase some letter to the original letter.
         false => format!("|{text}|"),
     }
 }

@@ -1,5 +1,6 @@
 //! Suggestions for a name that does not exist: symbols of the same name in other packages, and
-//! similarly spelt symbols, systems, packages and files.
+//! similarly spelt symbols, systems, packages and files. Each list has at most [`MOST_SUGGESTIONS`]
+//! entries.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,7 +16,7 @@ use crate::workspace::{Project, ReadSymbols};
 const MOST_SUGGESTIONS: usize = 5;
 
 /// Returns whether a package belongs to the user. COMMON-LISP-USER does not count, because anything
-/// typed at a REPL ends up in it.
+/// typed at a REPL ends up in that package.
 fn is_users(package: &str) -> bool {
     PackageOwner::of(package) == PackageOwner::User && package != "COMMON-LISP-USER"
 }
@@ -126,9 +127,9 @@ fn text_only_name(index: &Index, (home, name): (&str, &str), package: Option<Pac
     })
 }
 
-/// Formats `symbol` as users write it: without a prefix if it is accessible in `package`. Returns
-/// `None` for keywords, for symbols of SBCL's undocumented packages, and for internal symbols of
-/// any package that is not the user's (`users`).
+/// Formats `symbol` as users write it: without a prefix if the symbol is accessible in `package`.
+/// If it is not accessible there, returns `None` for keywords, for symbols of SBCL's undocumented
+/// packages, and for internal symbols of any package that is not the user's (`users`).
 fn written(
     index: &Index,
     symbol: Symbol,
@@ -187,7 +188,7 @@ pub(crate) fn systems<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
     found
 }
 
-/// Lists paths that may be meant by `given`, which does not exist: files of the project, loaded
+/// Lists paths that `given`, a path that does not exist, may mean: files of the project, loaded
 /// files, and folders.
 pub(crate) fn paths_in(project: &Project, given: &str) -> Vec<String> {
     let loaded = project.loaded().into_iter().map(|(path, _)| path).filter(|path| path.is_file());

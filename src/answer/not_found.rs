@@ -12,7 +12,7 @@ pub enum NotFound {
     Symbol {
         /// The name and the package of the request.
         asked: Asked,
-        /// Whether the symbol or the package does not exist.
+        /// The reason: the symbol or the package does not exist, or the symbol is uninterned.
         status: LookupStatus,
         /// A sentence that lists the places of the name in text that is not loaded, or an empty
         /// string.

@@ -10,7 +10,7 @@ use super::location::{Location, as_text};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct SourcePlace {
-    /// The location of the defining form; only the file if it cannot be read.
+    /// The location of the defining form; only the file if the position is unknown.
     #[serde(skip_deserializing, serialize_with = "as_text")]
     #[schemars(with = "String")]
     pub place: Location,
@@ -27,13 +27,13 @@ pub struct SourcePlace {
     /// The number of the top-level form, and the path of subforms in it.
     #[serde(default, skip_serializing)]
     pub form_path: Vec<u32>,
-    /// The number of the subform.
+    /// The number of the subform in the top-level form.
     #[serde(default, skip_serializing)]
     pub form_number: Option<u32>,
     /// The write date of the compiled source file, as a universal time.
     #[serde(default, skip_serializing)]
     pub write_date: Option<u64>,
-    /// Whether the file has been written since that date.
+    /// Whether the file has changed since that date.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stale: bool,
 }

@@ -58,8 +58,8 @@ impl Steelbank {
         action.run(self, control)
     }
 
-    /// Runs `work` and then refreshes the index, even if `work` fails, because it may have defined
-    /// something before it failed.
+    /// Runs `work` and then refreshes the index, even if `work` fails, because failed work may have
+    /// defined something.
     pub(crate) fn refreshing<T>(&self, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         let outcome = work();
         let refreshed = self.refresh();

@@ -64,8 +64,8 @@ impl QueryContext<'_> {
         Ok(self.ask_on(Lane::Query, name, arguments, control)?.0)
     }
 
-    /// Like [`QueryContext::ask`], on `lane`. Also returns the raw answer, which has the call's
-    /// output.
+    /// Like [`QueryContext::ask`], on `lane`. Also returns the raw answer, which includes the text
+    /// that the call printed.
     ///
     /// # Errors
     /// See [`QueryContext::ask`].
@@ -83,10 +83,10 @@ impl QueryContext<'_> {
         Ok((read_json(&answer.bytes)?, answer))
     }
 
-    /// Resolves the name in a request. If the image has no such symbol, the returned context's
-    /// index also contains the symbols of that name in loaded files. A fasl interns only the
-    /// symbols that it refers to, but an answer must not depend on whether a file was compiled or
-    /// came from the cache.
+    /// Resolves the name in a request. If no such symbol is accessible in the package, the returned
+    /// context's index also contains the symbols of that name that only loaded files have. A fasl
+    /// interns only the symbols that it refers to, but an answer must not depend on whether a file
+    /// was compiled or came from the cache.
     ///
     /// # Errors
     /// The name cannot be parsed. A missing symbol is an outcome of the lookup.
@@ -168,8 +168,9 @@ impl<'a> DefinitionPlaces<'a> {
         Self { project, sbcl, read: HashMap::new() }
     }
 
-    /// Completes `source`: sets line and column if the file can be read, whether the file is stale,
-    /// and the offset, which SBCL does not record for some definitions.
+    /// Completes `source`: sets the paths, the line and column if they can be determined, and
+    /// whether the file is stale. Also sets the offset if SBCL recorded none, as for variables and
+    /// classes.
     pub(crate) fn put(&mut self, source: &mut SourcePlace) {
         source.place = Location::new(self.project.shown(Path::new(&source.file)));
         let Some(path) = self.sbcl.native(&source.file) else {
@@ -217,8 +218,8 @@ impl<'a> DefinitionPlaces<'a> {
         }
     }
 
-    /// Returns the place of the first source with a known line. If there is none, returns the place
-    /// of the first source.
+    /// Completes all `sources`. Returns the place of the first source with a known line, or the
+    /// place of the first source if no line is known.
     pub(crate) fn first(&mut self, sources: &mut [SourcePlace]) -> Option<Location> {
         sources.iter_mut().for_each(|source| self.put(source));
         let placed = sources.iter().find(|source| source.place.line.is_some()).or(sources.first());
@@ -226,8 +227,8 @@ impl<'a> DefinitionPlaces<'a> {
     }
 
     /// Returns the place of the sub-form `number` in the top-level form `form` of the file at
-    /// `path`, in the version with the write date `date`. Without position data, returns only the
-    /// file.
+    /// `path`. `date` is the write date of the file's version; `None` means the version on disk.
+    /// Without position data, returns only the file.
     pub(crate) fn of_form(
         &self,
         path: &Path,
@@ -242,8 +243,9 @@ impl<'a> DefinitionPlaces<'a> {
         }
     }
 
-    /// Finds a form by its numbers. Variables and classes need this, because SBCL records no offset
-    /// for them.
+    /// Finds the sub-form `number` in a top-level form, or the top-level form if the sub-form is
+    /// unknown. Needed if SBCL records no offset, as for variables and classes, and if the file has
+    /// changed since it was loaded.
     fn form(
         &self,
         path: &Path,

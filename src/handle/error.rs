@@ -10,7 +10,7 @@ use steelbank_text::TextError;
 use steelbank_xref::ApplyError;
 
 /// The error of a question or an action. Most answers can report that a name was not found; the
-/// others use [`Error::NotFound`].
+/// other requests return [`Error::NotFound`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -41,7 +41,8 @@ pub enum Error {
     /// The time limit passed before the request started, because a load was in progress.
     #[error("the request never began, because a load was in progress until the time limit")]
     NeverBegan,
-    /// The setup before the first load failed: the init file, or ASDF's configuration.
+    /// A setup step failed: the init file or ASDF's configuration before the first load, the start
+    /// of the Swank server, or a file of a scratch image.
     #[error("{0}")]
     SetUp(String),
     /// SBCL did not start.
@@ -93,9 +94,10 @@ pub enum ErrorKind {
     Dead,
     /// SBCL, or a scratch image, did not start.
     Start,
-    /// The user's code failed, or Lisp could not answer.
+    /// The user's code failed, or Lisp or a scratch image could not answer.
     Failed,
-    /// Files of the program or of its cache cannot be used.
+    /// Files of the program, its cache or the project cannot be used, or the index could not be
+    /// updated.
     Files,
 }
 

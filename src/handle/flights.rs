@@ -1,6 +1,7 @@
-//! The loads in progress, by system. A caller that requests a system while it is loading waits for
-//! that load and receives its progress reports. Then it loads the system again, because files may
-//! have changed since that load started.
+//! The loads in progress, by system. A caller that requests a system while the system is loading
+//! waits for that load and receives its progress reports. Then the caller loads the system again,
+//! because files may have changed since that load started. Only loads with the options `force` or
+//! `keep_going` start without waiting.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,11 +15,11 @@ use crate::engine::{OnProgress, Progress};
 use crate::handle::Error;
 use crate::handle::loaded::LoadAnswer;
 
-/// The interval at which a caller that waits for another caller's load checks whether it was
-/// cancelled.
+/// The interval at which a caller that waits for another caller's load checks whether its own
+/// request was cancelled.
 const CANCELLATION_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The loads that are waiting or running, by system.
+/// The loads that callers can join, by system.
 #[derive(Default)]
 pub(crate) struct InFlightLoads {
     by_system: Mutex<HashMap<String, Arc<Flight>>>,
@@ -39,9 +40,9 @@ struct FlightState {
 }
 
 impl InFlightLoads {
-    /// Joins the load of `system` that is in progress. Starts one if there is none, or if `lead` is
-    /// true. The second value is true if the caller leads the load: it must run the load and call
-    /// [`InFlightLoads::finish`].
+    /// Joins the load of `system` that is in progress. If there is none, or if `lead` is true,
+    /// returns a new load. The second value is true if the load is new: the caller must then run
+    /// the load and call [`InFlightLoads::finish`].
     pub(crate) fn join(
         &self,
         system: &str,
@@ -85,7 +86,8 @@ impl Flight {
     }
 
     /// Waits until the load has ended, and returns its answer. If the load ended with an error,
-    /// returns the default answer. Returns `None` if `deadline` passes first.
+    /// returns the default answer. Returns `None` if `deadline` passes first, and an error if the
+    /// caller's request is cancelled.
     pub(crate) fn wait(&self, control: &Control, deadline: Instant) -> Result<Option<LoadAnswer>, Error> {
         let mut outcome = self.outcome.lock();
         while !outcome.ended {

@@ -2,7 +2,7 @@
 //! progress, and returns a [`LoadAnswer`] with diagnostics. After each load, this module refreshes
 //! the index, records the loaded files in the project, and adds positions to the diagnostics. The
 //! positions come from sidecars: files, one for each fasl, with the positions of the compiled
-//! forms. A load waits for another load of the same system (see `flights`).
+//! forms. `flights` coordinates concurrent loads of the same system.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -41,20 +41,21 @@ pub(crate) struct RestoredLoads {
     /// The inputs for which the answers are valid, checked at each load; `None` if they need no
     /// check.
     inputs: Option<Inputs>,
-    /// The project's systems, if the snapshot includes all of them.
+    /// The project's systems, if loading the project is the snapshot's only load. The first load of
+    /// the project takes them.
     project: Option<Vec<String>>,
     /// Whether the snapshot contains all requested loads.
     pub(crate) complete: bool,
-    /// The snapshot's core. The file stays open, because SBCL opens it by its descriptor's path
-    /// while it starts.
+    /// The snapshot's core. The file stays open, because SBCL opens the core by the path of this
+    /// descriptor while it starts.
     _core: std::fs::File,
 }
 
 /// The delay between the deadline of a load and its interrupt, so that the load can end between two
-/// forms.
+/// forms. Also the time limit for refreshing the index after a load that did not end.
 const INTERRUPT_DELAY: Duration = Duration::from_millis(300);
-/// The time that Lisp has after an interrupt to report which files were loaded. If it does not, the
-/// answer lacks that report.
+/// The time that Lisp has after an interrupt to report which files were loaded. If no report
+/// arrives in time, the answer lists no loaded files.
 const REPORT_TIME: Duration = Duration::from_secs(2);
 /// The time limit for refreshing the index after a load.
 const REFRESH_TIME: Duration = Duration::from_secs(10);
@@ -64,7 +65,8 @@ impl Steelbank {
     /// user's init file if the project's settings name one. Questions are answered meanwhile.
     ///
     /// If a load of the same system is in progress, waits for that load, shares its progress
-    /// reports, and then loads again. The answer combines both loads.
+    /// reports, and then loads again. The answer combines all these loads. With the options `force`
+    /// or `keep_going`, does not wait.
     ///
     /// # Errors
     /// The load was cancelled, or Lisp has died. A load that fails is an answer.
@@ -106,7 +108,7 @@ impl Steelbank {
     }
 
     /// Runs the load of `system`, and passes progress and answer to the callers that wait for it.
-    /// `first` is the answer of the load that this caller has waited for.
+    /// `first` is the combined answer of the loads that this caller has waited for.
     fn run_shared_load(
         &self,
         system: &str,
@@ -253,7 +255,8 @@ impl Steelbank {
         Ok(all.finished())
     }
 
-    /// Compiles and loads the file at `path`, relative to the project's root. This runs its code.
+    /// Compiles and loads the file at `path`, which is relative to the project's root, or to the
+    /// current folder if the file exists only there. This runs the file's code.
     ///
     /// # Errors
     /// The load was cancelled, or Lisp has died. A load that fails is an answer.
@@ -314,8 +317,8 @@ impl Steelbank {
         control: &Control,
     ) -> Result<LoadAnswer, Error> {
         let (project, begun) = (self.project(), SystemTime::now());
-        // Reloading a loaded system changes nothing until it compiles or loads a file, so count the
-        // reload as in progress only from then on.
+        // Reloading a loaded system changes nothing until a file is compiled or loaded, so count
+        // the reload as in progress only from then on.
         let is_reload = matches!(&target, LoadTarget::System(name) if project.is_loaded(name));
         let moving = Arc::new(LoadingGuard { bank: self.clone(), counted: AtomicBool::new(false) });
         if !is_reload {
@@ -475,7 +478,8 @@ impl Steelbank {
     }
 }
 
-/// A guard that counts a load as in progress, from `begin` until `end` or until it is dropped.
+/// A guard that counts a load as in progress, from `begin` until `end` or until the guard is
+/// dropped.
 pub(crate) struct LoadingGuard {
     bank: Steelbank,
     counted: AtomicBool,
@@ -501,8 +505,8 @@ impl Drop for LoadingGuard {
     }
 }
 
-/// A guard that ends the flight of a load when it is dropped, so that waiting callers never wait
-/// forever.
+/// A guard for the flight of a load. Dropping the guard ends the flight, so that waiting callers
+/// never wait forever.
 struct JoinGuard<'a> {
     flights: &'a InFlightLoads,
     system: &'a str,
@@ -561,7 +565,8 @@ fn set_up_failed(settings: &ProjectSettings, set_up: SetUp) -> String {
     }
 }
 
-/// Sets the line of a diagnostic from the sidecar of the compiled file.
+/// Sets the place of a diagnostic without a line, from the sidecar of the compiled file, unless the
+/// file has changed since it was compiled.
 fn place(project: &Project, diagnostic: &mut Diagnostic) {
     let (Some(at), Some(place)) =
         (diagnostic.at, diagnostic.place.as_mut().filter(|place| place.line.is_none()))
@@ -581,7 +586,8 @@ type ReadTexts = HashMap<String, Option<(Vec<u8>, LineIndex, LispText)>>;
 
 /// Sets the end of a diagnostic, which is the end of its form. If the diagnostic is about an
 /// undefined name, narrows its range to that name in the form, because the compiler does not report
-/// the name's position. Prefers an occurrence outside nested forms.
+/// the name's position; prefers an occurrence outside nested forms. A read error gets no end, but
+/// the start and the message that [`misread`] returns.
 fn end(project: &Project, diagnostic: &mut Diagnostic, texts: &mut ReadTexts) {
     let Some(place) = &mut diagnostic.place else { return };
     let (Some(line), Some(column)) = (place.line, place.column) else { return };
@@ -621,9 +627,9 @@ fn end(project: &Project, diagnostic: &mut Diagnostic, texts: &mut ReadTexts) {
     }
 }
 
-/// Returns the start of the text that the reader could not read, and the message. The reader
-/// reports a position after that text, or the enclosing form. If a string, symbol or comment is not
-/// closed, the message names it.
+/// Returns the start of the text that the reader could not read, and the message. The position `at`
+/// that the reader reports is after that text, or at the start of the enclosing form. If a string,
+/// symbol or comment is not closed, the message names it.
 fn misread(at: u32, bytes: &[u8], read: &LispText, message: String) -> (u32, String) {
     let unclosed = check_structure(bytes, Dialect::CommonLisp).problem.and_then(|problem| {
         let what = match problem.kind {
@@ -651,8 +657,8 @@ fn is_own(own: &ProjectFiles, diagnostic: &Diagnostic) -> bool {
     diagnostic.place.as_ref().is_some_and(|place| own.contains(Path::new(&place.file)))
 }
 
-/// Records the files of the requested system or file, so that files among them that were not loaded
-/// are searched as text.
+/// Records the files that the load compiled and the file at which it failed, and all files of a
+/// system outside the project. Those files that are not loaded are then searched as text.
 fn note_asked(project: &Project, answer: &LoadAnswer) {
     let failed = answer.failure.as_ref().and_then(|failure| failure.path.as_deref());
     project.note_requested(answer.compiled.iter().map(String::as_str).chain(failed).map(PathBuf::from));
@@ -664,7 +670,7 @@ fn note_asked(project: &Project, answer: &LoadAnswer) {
     }
 }
 
-/// Records the image's contents. `anew` has the files that this load compiled or loaded. Updates
+/// Records the image's contents. `anew` lists the files that this load compiled or loaded. Updates
 /// the list of systems only if `are_listed`.
 pub(super) fn note(project: &Project, image: &ImageContents, anew: &HashSet<&Path>, are_listed: bool) {
     let contents = image

@@ -53,8 +53,8 @@ words! {
 pub struct Diagnostic {
     /// The severity.
     pub severity: Severity,
-    /// The position of the form, or of the reader when it failed. The file is an absolute native
-    /// path.
+    /// The position of the undefined name, of the form, or of the text that could not be read. The
+    /// file is an absolute native path.
     #[serde(flatten)]
     pub place: Option<Location>,
     /// The message.
@@ -71,7 +71,7 @@ pub struct Diagnostic {
     /// The column after the end of the range, from 1, in characters.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub end_column: Option<u32>,
-    /// The name of an undefined symbol, if the message is about one. It occurs in the form.
+    /// The undefined name that the message is about. The name occurs in the form.
     #[serde(skip_serializing, default)]
     #[schemars(skip)]
     pub(crate) subject: Option<String>,
@@ -89,7 +89,7 @@ pub struct FormNumber {
     pub write_date: u64,
     /// The number of the top-level form.
     pub form: u32,
-    /// The number of the form in it.
+    /// The number of the sub-form in the top-level form.
     pub number: u32,
 }
 
@@ -152,7 +152,7 @@ pub struct LoadFailure {
     /// The system, component or package that the failure concerns, or the members of the cycle.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
-    /// The system or component that requires it.
+    /// The system or component with the failed dependency.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub required_by: Option<String>,
     /// The file at which the load stopped.
@@ -215,11 +215,11 @@ impl LoadFailure {
             ],
             FailureKind::File => vec![format!("Create {path}, or correct the reference to it; then load again.")],
             FailureKind::Compile => vec![format!(
-                "Correct the errors and warnings of {path} in the diagnostics and load again: compiled files are reused."
+                "Correct the errors and warnings that the diagnostics list for {path}, and load again: compiled files are reused."
             )],
             FailureKind::Load => {
                 let package = self.name.as_deref().map(|package| {
-                    format!("If a system defines package {package}, load that system, which may also contain {path}.")
+                    format!("If a system defines package {package}, load that system; {path} may be one of its files.")
                 });
                 let correct =
                     format!("Correct the code that {path} runs at load time, and load again: compiled files are reused.");
@@ -288,7 +288,7 @@ pub(crate) struct ImageContents {
     pub(crate) systems: Vec<ListedSystem>,
 }
 
-/// The answer of load-system and load-file.
+/// The answer of a load.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadAnswer {
     /// The system, for load-system.
@@ -374,7 +374,7 @@ pub(crate) struct SetUp {
     pub(crate) step: String,
     /// The outcome of that step.
     pub(crate) status: LoadStatus,
-    /// The failure that stopped it.
+    /// The failure that stopped the step.
     #[serde(default)]
     pub(crate) failure: Option<LoadFailure>,
     /// The diagnostics.
@@ -429,7 +429,7 @@ impl LoadAnswer {
             || self.failure.as_ref().is_some_and(|failure| failure.kind.is_reproducible())
     }
 
-    /// Returns the number of loaded systems, if the request was for several.
+    /// Returns the number of loaded systems among [`LoadAnswer::systems`].
     pub fn systems_loaded(&self) -> usize {
         self.systems.iter().filter(|system| system.status == LoadStatus::Loaded).count()
     }
@@ -454,8 +454,8 @@ impl LoadAnswer {
         causes
     }
 
-    /// Returns the remedies for missing libraries: one that installs all of them, then the other
-    /// remedies of the first such failure.
+    /// Returns the remedies for missing libraries. The first remedy installs all of them; the
+    /// further remedies are those of the first such failure.
     pub(crate) fn remedies_of_missing(&self, causes: &[LoadCause]) -> Vec<String> {
         let missing: Vec<&str> = causes.iter().filter_map(|cause| cause.missing.as_deref()).collect();
         let failures = self.systems.iter().filter_map(|system| system.failure.as_ref());

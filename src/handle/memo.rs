@@ -1,4 +1,5 @@
-//! Caches the last answers to paged questions, so that the next page is taken from the cache.
+//! Caches the last results of expensive work, for example the answer to a paged question, so that
+//! the next page is taken from the cache.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -10,8 +11,8 @@ use parking_lot::Mutex;
 pub(crate) struct Memo(Mutex<HashMap<TypeId, Box<dyn Any + Send>>>);
 
 impl Memo {
-    /// Passes the cached value of type `T` to `read`, and returns its result. `None` if there is no
-    /// such value.
+    /// Passes the cached value of type `T` to `read`, and returns the result of `read`. Returns
+    /// `None` if no value of this type is cached.
     pub(crate) fn get<T: Send + 'static, R>(&self, read: impl FnOnce(&T) -> Option<R>) -> Option<R> {
         read(self.0.lock().get(&TypeId::of::<T>())?.downcast_ref()?)
     }

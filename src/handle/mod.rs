@@ -1,12 +1,11 @@
-//! The handle to SBCL. [`Steelbank`] owns the process's SBCL, the indexes over it, and the project;
-//! [`Builder`] starts it from an [`Installation`]. Callers [`ask`](Steelbank::ask) a [`Question`],
-//! which only reads, or [`run`](Steelbank::run) an action, which loads code, evaluates code or
-//! writes files. The questions and actions themselves are in `crate::actions`.
+//! The handle to SBCL. [`Steelbank`] owns the process's SBCL, the index of its cross references,
+//! and the project; [`Builder`] starts it from an [`Installation`]. Callers [`ask`](Steelbank::ask)
+//! a [`Question`], which only reads, or [`run`](Steelbank::run) an action, which loads code,
+//! evaluates code or writes files. The questions and actions themselves are in `crate::actions`.
 //!
 //! `load` loads systems and files and then refreshes the index. `snapshot` saves an image with its
 //! systems loaded, so that the next process starts from it. `scratch` starts copies of the program
-//! for code that must not run in this image. `recovery` carries the state over a restart after Lisp
-//! has died.
+//! for code that must not run in this image. `recovery` carries the state over a restart of Lisp.
 
 mod ask;
 pub mod context;
@@ -48,7 +47,7 @@ pub(crate) use load::LoadingGuard;
 pub(crate) use question::Question;
 pub use requests::LoadRequest;
 
-/// The parts of an SBCL that can be started. All must be of the same build.
+/// The parts that are needed to start an SBCL. All must be of the same build.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Installation {
@@ -102,9 +101,9 @@ impl Installation {
     }
 
     /// Returns the parts that feature `embedded` links into the calling program, so that the
-    /// program is a single file without further requirements. SBCL needs contrib modules as files.
-    /// They are unpacked into `cache` when the first one is required; without `cache`, no contrib
-    /// modules are available. SBCL's sources are used if they are in `cache`.
+    /// program is a single file without further requirements. SBCL needs contrib modules as files:
+    /// all modules are unpacked into `cache` when the first module is required. Without `cache`, no
+    /// contrib modules are available. SBCL's sources are used if they are in `cache`.
     /// ```no_run
     /// use steelbank::{Installation, Steelbank};
     ///
@@ -130,13 +129,14 @@ impl Installation {
         }
     }
 
-    /// Returns the folder in the cache where `bootstrap` stores the sources of this build's SBCL.
+    /// Returns the folder in the cache where the `bootstrap` script stores the sources of this
+    /// build's SBCL.
     #[cfg(feature = "embedded")]
     pub fn sources_in(cache: &Path) -> PathBuf {
         cache.join(Self::build())
     }
 
-    /// Returns the name of this build: the last component of the path that its SBCL was built in.
+    /// Returns the name of this build: the last component of [`Installation::BUILT_SBCL`].
     #[cfg(feature = "embedded")]
     fn build() -> &'static Path {
         Path::new(Path::new(Self::BUILT_SBCL).file_name().unwrap_or_default())
@@ -160,7 +160,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Uses `installation` instead of the one that the build produced.
+    /// Uses `installation` instead of [`Installation::built`].
     #[must_use]
     pub fn installation(mut self, installation: Installation) -> Self {
         self.installation = installation;
@@ -175,7 +175,7 @@ impl Builder {
     }
 
     /// Sets the path of the `steelbank` program, which must be of the same build as the
-    /// installation. Copies of it create snapshots and run scratch images.
+    /// installation. Copies of the program create snapshots and run scratch images.
     #[must_use]
     pub fn program(mut self, program: PathBuf) -> Self {
         self.program = Some(scratch::HelperProgram { path: program, options: Vec::new() });
@@ -194,7 +194,8 @@ impl Builder {
     }
 
     /// Declares the systems that the caller will load first; this does not load them. If an
-    /// up-to-date snapshot of them exists, SBCL starts from that snapshot, with the systems loaded.
+    /// up-to-date snapshot of all or of the first of these systems exists, SBCL starts from that
+    /// snapshot, with the systems loaded.
     #[must_use]
     pub fn systems(self, systems: Vec<String>) -> Self {
         self.loads(systems.into_iter().map(recovery::LoadedItem::System).collect())
@@ -218,8 +219,8 @@ impl Builder {
         self
     }
 
-    /// If `why` is given, starts without a snapshot, because an earlier start from one failed for
-    /// that reason. `why` is a sentence fragment. A new snapshot is created later.
+    /// If `why` is `Some`, starts without a snapshot, because an earlier start from a snapshot
+    /// failed for that reason. `why` is a sentence fragment. A new snapshot is created later.
     #[must_use]
     pub fn failed_snapshot(mut self, why: Option<String>) -> Self {
         self.failed_snapshot = why;
@@ -241,8 +242,8 @@ impl Builder {
     }
 
     /// Sets whether to watch the project's files from the first question on, so that a question
-    /// checks only changed files. Useful for programs that ask many questions. Without it, each
-    /// question checks every file.
+    /// checks only changed files. Useful for programs that ask many questions. If the files are not
+    /// watched, each question checks every file.
     #[must_use]
     pub fn watching(mut self, watching: bool) -> Self {
         self.watching = watching;
@@ -266,9 +267,8 @@ impl Builder {
     /// Starts SBCL, and returns when it is ready.
     ///
     /// # Errors
-    /// SBCL did not start; the error names the file and the remedy. If SBCL did not start from a
-    /// snapshot, the error is [`Error::Snapshot`], and the snapshot is removed, so the next process
-    /// starts without it.
+    /// A file is unusable, or SBCL did not start. If SBCL did not start from a snapshot, the error
+    /// is [`Error::Snapshot`], and the snapshot is removed, so the next process starts without it.
     pub fn start(self) -> Result<Steelbank, Error> {
         let bank = self.launch()?;
         match (bank.lisp().wait_until_ready(), bank.discard_failed_snapshot()) {
@@ -400,11 +400,11 @@ pub(crate) struct SharedBank {
     /// last index that was exported while no other code was being compiled; the next export
     /// contains only the changes since that index.
     refreshing: Mutex<Index>,
-    /// Whether a thread is waiting to refresh the index after loads that ended with an error. It
-    /// does so for all of them.
+    /// Whether a thread is waiting to refresh the index after loads that ended with an error. Its
+    /// refresh covers all such loads.
     refresh_waits: AtomicBool,
-    /// The start time of the last operation that loaded or defined something. Older snapshots lack
-    /// its definitions.
+    /// The start time of the last operation that loaded or defined something. Snapshots that were
+    /// created earlier lack the new definitions.
     changed_at: Mutex<Option<SystemTime>>,
     /// The callbacks for changes of the index.
     listeners: Mutex<Vec<Weak<ChangeListener>>>,
@@ -414,19 +414,21 @@ pub(crate) struct SharedBank {
     project: Project,
     flights: flights::InFlightLoads,
     program: Option<scratch::HelperProgram>,
-    /// Cached answers to paged questions.
+    /// Cached results of expensive work, such as answers to paged questions.
     pub(crate) memo: memo::Memo,
     /// The systems that were loaded on request, in order.
     systems: Mutex<Vec<String>>,
     /// The files for which the last requested load did not complete, by their real paths.
     unloaded: Mutex<BTreeSet<PathBuf>>,
     dynamic_space_size: Option<usize>,
-    /// The snapshot that this image was started from, or that will be created from it.
+    /// The key of the snapshot that this image was started from, or under which a snapshot with its
+    /// loads will be stored.
     key: Option<snapshot::SnapshotKey>,
     /// The answers to the loads in that snapshot, used for the first load of each system; `None` if
     /// the image did not start from a snapshot.
     restored: Mutex<Option<load::RestoredLoads>>,
-    /// The reason why the image did not start from a complete snapshot.
+    /// The reason why the image did not start from a complete snapshot; `None` if it did, or if no
+    /// snapshot was expected.
     without_snapshot: Option<String>,
     /// The reason why no complete snapshot can be created, as a sentence.
     refused_snapshot: Option<String>,
@@ -447,10 +449,10 @@ pub(crate) struct SharedBank {
 pub enum StartedFrom {
     /// An up-to-date snapshot of all requested systems, which are therefore loaded.
     Snapshot,
-    /// A snapshot of only the first loads: those before the project's first system, or before the
-    /// first system with changed files.
+    /// A snapshot of only the first loads: those before the project's first system, before the
+    /// first system with changed files, or before the first system that prevents saving.
     PartOfSnapshot {
-        /// The reason why it is not complete, as a sentence fragment.
+        /// The reason why there is no complete snapshot, as a sentence fragment.
         why: Option<String>,
     },
     /// SBCL's core.
@@ -485,7 +487,7 @@ impl Steelbank {
     }
 
     /// Returns the handle to this process's SBCL. If SBCL was not started yet, starts it with
-    /// `builder`. Several threads may call this concurrently, as a program's tests do.
+    /// `builder`. Several threads may call this concurrently, for example in tests.
     ///
     /// # Errors
     /// SBCL did not start.
@@ -531,8 +533,8 @@ impl Steelbank {
                 })
             });
         }
-        // Continue from this export only if nothing was compiled meanwhile. Otherwise it may
-        // contain half-defined code, which the next export must include again.
+        // Continue from this export only if nothing was compiled meanwhile. Otherwise this export
+        // may contain half-defined code, which the next export must include again.
         let quiet = begun.is_some() && begun == self.inner.lisp.long_jobs_started();
         if quiet && made == self.code_made_by_others() {
             *complete = index;
@@ -540,8 +542,8 @@ impl Steelbank {
         Ok(())
     }
 
-    /// Calls `listener` after each change of the index, for as long as the caller holds it. It must
-    /// not block.
+    /// Calls `listener` after each change of the index, for as long as the caller keeps its `Arc`.
+    /// The listener must not block.
     pub(crate) fn subscribe(&self, listener: &Arc<ChangeListener>) {
         self.inner.listeners.lock().push(Arc::downgrade(listener));
     }
@@ -591,14 +593,14 @@ impl Steelbank {
         self.project().root()
     }
 
-    /// Lists the loaded source files, each with the write date that it had when it was loaded
-    /// (universal time, in seconds).
+    /// Lists the loaded source files, each with the write date of the loaded version (universal
+    /// time, in seconds).
     pub fn loaded_files(&self) -> Vec<(PathBuf, u64)> {
         self.project().loaded()
     }
 
-    /// Returns the write date (universal time) that the file at `path` had when it was loaded;
-    /// `None` if it is not loaded.
+    /// Returns the write date (universal time) of the loaded version of the file at `path`; `None`
+    /// if the file is not loaded.
     pub(crate) fn loaded_date(&self, path: &Path) -> Option<u64> {
         self.project().loaded_date(path)
     }
@@ -652,7 +654,7 @@ impl Steelbank {
     }
 
     /// Returns the reason, as a sentence, why no complete snapshot of the current systems can be
-    /// created.
+    /// created; `None` if there is no such reason.
     pub fn refused_snapshot(&self) -> Option<&str> {
         self.inner.refused_snapshot.as_deref()
     }
@@ -668,8 +670,9 @@ impl Steelbank {
         self.inner.is_edited
     }
 
-    /// Removes the snapshot that this image was started from if Lisp died before it was ready, so
-    /// that no other start uses it. Returns the removed folder.
+    /// Removes the snapshot that this image was started from if Lisp died, or the time limit of the
+    /// start passed, before Lisp was ready. No other start uses it then. Returns the removed
+    /// folder.
     pub(crate) fn discard_failed_snapshot(&self) -> Option<PathBuf> {
         let path = self.inner.started_from.as_ref()?;
         let status = self.status();

@@ -1,5 +1,5 @@
-//! The traits of requests: [`Question`] for those that only read, [`Action`] for those that change
-//! something.
+//! The traits of requests: [`Question`] for requests that only read, [`Action`] for requests that
+//! change something.
 
 use crate::engine::control::Control;
 use crate::handle::context::QueryContext;
@@ -18,14 +18,15 @@ pub trait Question {
     /// The type of the answer. If possible, a missing subject is an answer, not an error.
     type Answer;
 
-    /// Whether the question may be retried if Lisp's heap was full, because it runs no user code.
+    /// Whether [`Steelbank::ask`] retries the question if Lisp's heap was full. Set it only for
+    /// questions that run no user code.
     const REPEATABLE: bool = false;
 
     /// Answers the question. Waits for Lisp no longer than `control` allows; many answers need no
     /// Lisp.
     ///
     /// # Errors
-    /// The name or the request cannot be read, Lisp cannot answer, or the question was cancelled.
+    /// The name or the request is invalid, Lisp cannot answer, or the question was cancelled.
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<Self::Answer, Error>;
 }
 

@@ -1,11 +1,12 @@
-//! Recovers from Lisp's death. [`Recovery`] records loads, deaths and restarts, decides whether to
-//! restart, and reports restarts to clients.
+//! Restarts Lisp after its death, if it is unusable, or on request. [`Recovery`] records loads,
+//! deaths and restarts, decides whether to restart, and reports restarts to clients.
 //!
-//! A restart takes four steps. The session's death watch (`tools/session.rs`) detects the death.
-//! [`Recovery::decide`] checks whether to restart, and prepares a [`Handover`]. `doors/restart.rs`
-//! ends the calls of all clients and adds their connections to the handover. `doors/cli/serve.rs`
-//! executes the program again in the same process (`crate::engine::execute_again`). The next image
-//! restores the record with [`Recovery::restore`] and repeats the loads.
+//! A restart starts with [`Recovery::ask`]: the session's death watch (`tools/session.rs`) has
+//! detected that Lisp died or is unusable, or a client requests a restart. [`Recovery::decide`]
+//! checks whether to restart, and prepares a [`Handover`]. `doors/restart.rs` ends the calls of all
+//! clients and adds their connections to the handover. `doors/cli/serve.rs` executes the program
+//! again in the same process (`crate::engine::execute_again`). The next image restores the record
+//! with [`Recovery::restore`] and repeats the loads.
 
 use crate::answer::Advice;
 use std::io::{self, Read, Seek, Write};
@@ -24,7 +25,7 @@ const HANDOVER: RecordKind = RecordKind("handover", 1);
 /// The number of deaths within [`WINDOW`] seconds after which Lisp is not restarted automatically.
 const MAX_DEATHS: usize = 3;
 const WINDOW: u64 = 60;
-/// The number of a client's answers that carry the note on a restart.
+/// The number of answers to each client that carry the note on a restart.
 pub(crate) const MAX_RESTART_NOTES: usize = 3;
 /// The maximum number of restarts in the record.
 const MAX_RESTARTS: usize = 10;
@@ -143,7 +144,7 @@ pub struct Handover {
     pub project: Option<PathBuf>,
     /// The loads to repeat, in order.
     pub loads: Vec<LoadedItem>,
-    /// The times of recent deaths that were not requested, in seconds since the machine was
+    /// The times at which Lisp recently died or became unusable, in seconds since the machine was
     /// started.
     pub deaths: Vec<u64>,
     /// The restarts so far, oldest first.
@@ -228,7 +229,8 @@ pub struct Recovery {
     deaths: Mutex<Vec<u64>>,
     restarts: Mutex<Vec<LispRestart>>,
     restored: AtomicBool,
-    /// The reserved port of Swank; 0 until a free port has been found.
+    /// The reserved port of Swank; 0 until a free port has been found. `None` if no port is
+    /// reserved.
     swank: Mutex<Option<u16>>,
 }
 
@@ -266,7 +268,7 @@ impl Recovery {
         self.state.load(Ordering::SeqCst) == ARMED
     }
 
-    /// Records that Lisp is no longer restarted, because the program could not be executed.
+    /// Records that Lisp is no longer restarted, because the program could not be executed again.
     pub fn give_up(&self) {
         self.state.store(STOPPED, Ordering::SeqCst);
     }
@@ -314,7 +316,7 @@ impl Recovery {
         self.state.load(Ordering::SeqCst) != UNARMED && self.causes.send(cause).is_ok()
     }
 
-    /// Records the start of a load. A load during which Lisp dies twice is not repeated.
+    /// Records the start of a load. If Lisp dies twice during a load, the load is not repeated.
     pub fn note_begun(&self, load: &LoadedItem) {
         self.begun.lock().push(load.clone());
     }
@@ -408,7 +410,8 @@ impl Recovery {
         self.restarts.lock().last().map(LispRestart::sentence)
     }
 
-    /// Describes the restarts, one sentence each.
+    /// Describes the restarts, one sentence each. Also reports if Lisp is no longer restarted
+    /// automatically.
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences: Vec<String> = self.restarts.lock().iter().map(LispRestart::sentence).collect();
         if self.state.load(Ordering::SeqCst) == STOPPED {

@@ -8,7 +8,7 @@ use crate::handle::question::Action;
 use crate::handle::{Error, Steelbank};
 
 /// A request to load a system, the project or a file, with options:
-/// `LoadRequest::system("demo").force()`. Loading runs the loaded code. Before the first load, it
+/// `LoadRequest::system("demo").force()`. Loading runs the code of the loaded files. The first load
 /// also runs the user's init file if the project's settings name one. A load that fails is an
 /// answer, not an error.
 #[derive(Debug, Clone)]
@@ -24,8 +24,7 @@ pub(crate) struct LoadOptions {
     pub(crate) force: bool,
     /// Continue after files that do not compile. The load still counts as failed.
     pub(crate) keep_going: bool,
-    /// This load only refreshes systems that are already loaded: the system does not count as
-    /// requested.
+    /// The load only refreshes a loaded system, so the system does not count as loaded on request.
     pub(crate) again: bool,
     /// The image will be discarded, so its index is not refreshed.
     pub(crate) temporary: bool,
@@ -47,7 +46,8 @@ impl LoadRequest {
     }
 
     /// Loads the ASDF system called `name` and its dependencies. If a load of the same system is in
-    /// progress, waits for that load first, and shares its progress reports.
+    /// progress, waits for that load first and shares its progress reports, unless this request has
+    /// the option `force` or `keep_going`.
     pub fn system(name: impl Into<String>) -> Self {
         Self::new(RequestedLoad::System(name.into()))
     }
@@ -58,7 +58,8 @@ impl LoadRequest {
         Self::new(RequestedLoad::Project)
     }
 
-    /// Compiles and loads one file. A relative path is relative to the project's root.
+    /// Compiles and loads one file. A relative path is relative to the project's root, or to the
+    /// current folder if the file exists only there.
     pub fn file(path: impl AsRef<Path>) -> Self {
         Self::new(RequestedLoad::File(path.as_ref().to_owned()))
     }

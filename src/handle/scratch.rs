@@ -27,9 +27,9 @@
 //! the user has not permitted to run.
 //!
 //! A scratch image ends when the [`Scratch`] is dropped, when its time limit passes, or when the
-//! process that started it ends in any way, because its input pipe is closed then. Its memory is
-//! limited (`RLIMIT_AS`), and there are at most [`MAX_SCRATCHES`] at a time. The start of a scratch
-//! image removes files that killed processes have left in the cache.
+//! process that started it ends in any way, because that closes the image's input pipe. Its memory
+//! is limited (`RLIMIT_AS`), and there are at most [`MAX_SCRATCHES`] at a time. The start of a
+//! scratch image removes files that killed processes have left in the cache.
 
 mod messages;
 
@@ -65,8 +65,8 @@ pub(crate) const CALL: &str = "call";
 
 /// The time limit for the start of a scratch image.
 const START: Duration = Duration::from_secs(30);
-/// The maximum length of a reply in bytes. It is lower for a confined image, because its code is
-/// not trusted and a parsed reply takes much more memory.
+/// The maximum length of a reply in bytes. The limit for a confined image is lower, because the
+/// image's code is not trusted and a parsed reply takes much more memory.
 const LONGEST_REPLY: u64 = 1 << 28;
 const LONGEST_CONFINED_REPLY: u64 = 1 << 23;
 /// The maximum number of unread replies. They are limited because code in the image can also write
@@ -113,7 +113,7 @@ pub struct ScratchAnswer {
 #[non_exhaustive]
 pub enum ScratchError {
     /// No program was set with [`Builder::program`](crate::Builder::program).
-    #[error("no scratch image can be started: this program is not steelbank; name it with Builder::program")]
+    #[error("no scratch image can be started: set the path of the steelbank program with Builder::program")]
     NoProgram,
     /// There is no cache folder to work in.
     #[error("no scratch image can be started without a cache folder: set STEELBANK_CACHE or HOME")]
@@ -129,7 +129,7 @@ pub enum ScratchError {
         /// The reason.
         why: String,
     },
-    /// This system cannot confine a process, so the code was not run.
+    /// The operating system cannot confine a process, so the code was not run.
     #[error("the text cannot be tried in a confined copy: {0}")]
     Unconfined(String),
     /// The image started, but could not be set up.
@@ -310,7 +310,7 @@ impl Helper {
         input.write_all(text.as_bytes()).map_err(|error| ScratchError::Ended(error.to_string()))
     }
 
-    /// Waits briefly for the next reply; `None` if there was none.
+    /// Waits for the next reply; returns `None` if none arrives within [`POLL_INTERVAL`].
     pub(crate) fn reply(&mut self) -> Result<Option<Reply>, ScratchError> {
         match self.replies.recv_timeout(POLL_INTERVAL) {
             Ok(reply) => Ok(Some(reply)),
@@ -325,7 +325,7 @@ impl Helper {
 }
 
 impl Helper {
-    /// Waits until the image accepts orders.
+    /// Waits until the image accepts orders, at most for [`START`].
     fn ready(&mut self, control: &Control, until: Instant) -> Result<(), ScratchError> {
         let until = until.min(Instant::now() + START);
         loop {
@@ -363,8 +363,8 @@ pub struct Scratch {
 }
 
 /// A request for a scratch image of this project. The image accepts calls after about 20 ms.
-/// Nothing is loaded in it, unless it starts from an up-to-date snapshot of the builder's loads.
-/// This happens only without overlays and confinement.
+/// Nothing is loaded in the image, unless it starts from an up-to-date snapshot of the builder's
+/// loads. A request with overlays or confinement starts without a snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct ScratchRequest {
     overlays: Vec<Overlay>,
@@ -394,7 +394,8 @@ impl ScratchRequest {
         self
     }
 
-    /// Starts from the snapshot of this image's loads even if loaded files have changed since.
+    /// Starts from the snapshot of this image's loads even if loaded files have changed since, and
+    /// even with overlays or confinement.
     #[must_use]
     pub(crate) fn of_loaded(mut self) -> Self {
         self.as_loaded = true;
@@ -425,8 +426,8 @@ impl Steelbank {
         self.start_scratch(all_real(self.project().root(), overlays)?, &[], key, confined, control)
     }
 
-    /// Starts a scratch image without a snapshot. In the image, the files of `texts`, given by
-    /// their real paths, have other contents than on disk.
+    /// Starts a scratch image without a snapshot. `texts` lists real paths of files with the
+    /// contents that the image sees instead of those on disk.
     pub(crate) fn scratch_of(
         &self,
         texts: &[(PathBuf, &[u8])],
@@ -542,8 +543,8 @@ impl Scratch {
         self.order(CALL, &(tool, arguments), control)
     }
 
-    /// Restarts the image. Nothing is loaded in the new one, but its cache has the compiled files
-    /// of the old one.
+    /// Restarts the image. The new image has only the loads of its snapshot, if it starts from a
+    /// snapshot, but its cache has the compiled files of the old image.
     pub(crate) fn restart(&mut self, control: &Control) -> Result<(), ScratchError> {
         let until = Instant::now() + control.allowed();
         self.helper.end();

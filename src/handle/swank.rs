@@ -1,5 +1,6 @@
-//! Runs the user's Swank or Slynk in the image, so that an editor such as SLIME can connect. The
-//! index is refreshed before each answer if a person has defined something from the editor.
+//! Runs the user's Swank or Slynk in the image, so that an editor such as SLIME can connect. Before
+//! an answer, the index is refreshed if code was created in the image meanwhile, for example from
+//! the editor.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,8 +21,8 @@ use crate::workspace::BufferText;
 
 /// The time limit for loading Swank, which is compiled the first time.
 const OPENING_TIME: Duration = Duration::from_secs(300);
-/// The maximum time that a question waits for an index refresh before it answers from the old
-/// index.
+/// The time limit of each call that brings the index up to date before a question. If a call fails,
+/// the question is answered from the old index.
 const CATCH_UP_TIME: Duration = Duration::from_secs(10);
 /// The maximum time that a load waits to notify connected editors.
 const NOTIFY_TIME: Duration = Duration::from_millis(500);
@@ -66,8 +67,8 @@ pub(crate) struct Swank {
     /// Locked while a server is started, because two clients may request it concurrently.
     opening: Mutex<()>,
     server: Mutex<Option<SwankServer>>,
-    /// The number of code objects that had been created in the image before the last refresh of the
-    /// index.
+    /// The number of code objects that had been created in the image before `open_swank` or
+    /// `catch_up` last refreshed the index.
     seen: AtomicU64,
 }
 
@@ -133,9 +134,10 @@ impl Steelbank {
         self.context().ask("code-made", Vec::new(), &Control::new(CATCH_UP_TIME)).ok()
     }
 
-    /// Refreshes the index if a person has defined something from an editor, so that the next
-    /// answer includes it. Skips this while a load is in progress, which creates code continuously:
-    /// answers then carry a note, and the load refreshes the index at its end.
+    /// Refreshes the index if code was created since the last refresh, for example by a person in
+    /// an editor, so that the next answer includes it. Skips this while a load is in progress,
+    /// which creates code continuously: answers then carry a note, and the load refreshes the index
+    /// at its end.
     pub(crate) fn catch_up(&self) {
         if self.is_loading() {
             return;

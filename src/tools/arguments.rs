@@ -1,7 +1,7 @@
 //! Checks a call's arguments against the tool's schema before serde reads them, so that an error
-//! names the wrong argument. It also accepts common mistakes of models: null for an omitted
-//! argument, and another tool's name for an argument. With such a name, a single value is accepted
-//! in place of a list.
+//! names the wrong argument. It also accepts common mistakes of models: null or an empty string for
+//! an omitted argument, and another tool's name for an argument. With such a name, a single value
+//! and a list of one element are equivalent.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -72,8 +72,8 @@ const SYNONYMS: [&[&str]; 9] = [
     &["handle", "id"],
 ];
 
-/// Replaces synonyms by the tool's names of arguments. Converts the value of a renamed argument: a
-/// single value to a list, or a list of one element to a single value.
+/// Replaces synonyms by the tool's argument names. Converts the value of a renamed argument if its
+/// type requires this: a single value to a list, or a list of one element to a single value.
 fn rename_arguments(schema: &Map<String, Value>, given: &mut Map<String, Value>) {
     let property = |name: &str| schema.get("properties").and_then(|properties| properties.get(name));
     let unknown: Vec<String> = given.keys().filter(|name| property(name).is_none()).cloned().collect();

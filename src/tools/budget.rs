@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::call::ToolAnswer;
 
-/// The default maximum length of an answer in characters, as text and as JSON: 10,000 tokens of
-/// about four characters each.
+/// The default maximum length of an answer: of its text in characters, and of its JSON in bytes.
+/// 40,000 characters are about 10,000 tokens.
 pub(crate) const BUDGET: usize = 40_000;
 /// The characters reserved for the parts of an answer other than its entries.
 const ENVELOPE: usize = 3_000;
@@ -36,9 +36,9 @@ pub(crate) fn fits(answer: &ToolAnswer, budget: usize) -> bool {
     text && answer.structured.json().len() <= budget
 }
 
-/// Truncates any `answer` to `budget` characters. Lists of more than one entry lose entries at
-/// their end; long strings and the text lose their middle. A page that is still too long has at
-/// most one entry in each list of its sequence, so this removes none of its entries.
+/// Truncates any `answer` to `budget`. Lists of more than one entry lose entries at their end; long
+/// strings and the text lose their middle. A page that is still too long has at most one entry in
+/// each of its paged lists, so no entry of the page is removed.
 pub(crate) fn truncate_hard(answer: &mut ToolAnswer, budget: usize) {
     let room = budget - ENVELOPE.min(budget / 4);
     let mut left_out = 0;

@@ -1,5 +1,5 @@
-//! The call of a tool: [`Call`] holds its cancellation token, progress listener, time limit and
-//! size budget; [`ToolAnswer`] is its answer and [`Failure`] its error.
+//! The call of a tool: [`Call`] holds its cancellation token, progress listener, patience and size
+//! budget; [`ToolAnswer`] is its answer and [`Failure`] its error.
 
 use crate::ErrorKind;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::handle::Error;
 use crate::handle::scratch::ScratchError;
 use crate::workspace::NoProject;
 
-/// A call of a tool: its cancellation token, budget, wording, time limit and progress listener.
-/// Clones share the token.
+/// A call of a tool: its cancellation token, size budget, wording, patience and progress listener,
+/// and options of its answer. Clones share the token and a write in progress.
 #[derive(Clone)]
 pub struct Call {
     cancellation: Cancellation,
@@ -72,7 +72,7 @@ impl Call {
         self
     }
 
-    /// Limits the answer to `characters`, both as text and as JSON.
+    /// Sets the maximum length of the answer: of its text in characters, and of its JSON in bytes.
     #[must_use]
     pub fn with_budget(mut self, characters: usize) -> Self {
         self.budget = characters;
@@ -93,7 +93,8 @@ impl Call {
         self.has_one_time_notes
     }
 
-    /// Returns the maximum length of the answer in characters, as text and as JSON.
+    /// Returns the maximum length of the answer: of its text in characters, and of its JSON in
+    /// bytes.
     pub fn budget(&self) -> usize {
         self.budget
     }
@@ -117,8 +118,8 @@ impl Call {
         self
     }
 
-    /// Returns whether the answer's text shows handles. It does not for a command line, where
-    /// handles end with its process.
+    /// Returns whether the answer's text shows handles. False for a command line, because handles
+    /// end with its process, and after [`Call::without_handles`].
     pub(crate) fn names_handles(&self) -> bool {
         self.has_handles && self.wording == Wording::Tools
     }
@@ -149,7 +150,7 @@ impl Call {
     }
 
     /// Makes the control for the call's action: the action may take `allowed`, is cancelled with
-    /// the call, and reports to its listener.
+    /// the call, and reports to the call's listener.
     pub fn control(&self, allowed: Duration) -> Control {
         Control::new(allowed).with_cancellation(self.cancellation()).reporting_to(Arc::clone(&self.listener))
     }
@@ -211,8 +212,7 @@ pub struct ToolAnswer {
     pub outcome: CallOutcome,
     /// Additional notes, one sentence each.
     pub notes: Vec<String>,
-    /// The package that contains the symbol of an unqualified name, if that is not the default
-    /// package.
+    /// The package where an unqualified name was found, if that is not the default package.
     pub looked_up_in: Option<String>,
 }
 
@@ -231,7 +231,7 @@ impl ToolAnswer {
     #[must_use]
     pub(crate) fn looked_up_in(mut self, package: Option<String>) -> Self {
         self.notes.extend(package.as_ref().map(|package| {
-            format!("Found in package {package}: the call gave no package, and {DEFAULT_PACKAGE} has no symbol with this name.")
+            format!("Found in package {package}: the call gave no package, and no symbol with this name is accessible in {DEFAULT_PACKAGE}.")
         }));
         self.looked_up_in = package;
         self

@@ -29,7 +29,7 @@ pub struct Clients {
 pub enum ClientKind {
     /// An agent, which calls tools.
     Agent,
-    /// An editor that a person uses. No other client sees its unsaved text.
+    /// An editor that a person uses. No other client sees the editor's unsaved text.
     Editor,
 }
 
@@ -58,8 +58,8 @@ impl std::fmt::Display for ConnectedClient {
     }
 }
 
-/// The state of one client of a shared image: its entry in [`Clients`], its edits, its handles, and
-/// the number of restart notes it has received. Dropping it removes the entry.
+/// The state of one client of a shared image: the client's entry in [`Clients`], edits and handles,
+/// and the number of restart notes that the client has received. Dropping a slot removes the entry.
 #[derive(Debug)]
 pub(crate) struct ClientSlot {
     clients: Arc<Clients>,

@@ -5,8 +5,8 @@
 //! permissions. `call` has the types of a call, its answer and its failure; `work` runs jobs that
 //! outlast a call.
 //!
-//! This module knows no protocol (MCP, LSP and the command line are in `crate::doors`). It gets the
-//! list of tools from `crate::actions`.
+//! This module is independent of protocols (MCP, LSP and the command line are in `crate::doors`).
+//! `crate::actions` defines the list of tools.
 
 pub(crate) mod arguments;
 pub(crate) mod budget;
@@ -38,7 +38,7 @@ pub enum Offer {
     Core,
     /// Listed by default: it has a contract, or agents need it daily.
     Daily,
-    /// Listed only if the client selects all tools.
+    /// Listed only if it is selected: by name, with `all`, or with `read`.
     All,
 }
 
@@ -64,7 +64,7 @@ impl Tools {
         Self { list, unlisted: Vec::new() }
     }
 
-    /// Lists the tools that agents need daily, without those that `permissions` never allow. The
+    /// Lists the tools that agents need daily, except those that `permissions` does not allow. The
     /// other tools still answer when called by name.
     #[must_use]
     pub fn daily(&self, permissions: Permissions) -> Self {
@@ -82,7 +82,7 @@ impl Tools {
     /// and `read` (the tools that only read). Other tools do not answer.
     ///
     /// # Errors
-    /// No tool has one of the names, or the list is empty.
+    /// A part of `choice` names no tool, or `choice` is empty.
     pub fn chosen(&self, choice: &str) -> Result<Self, String> {
         let mut list: Vec<&'static Tool> = Vec::new();
         for part in choice.split(',').map(str::trim).filter(|part| !part.is_empty()) {

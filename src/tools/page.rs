@@ -54,7 +54,8 @@ impl Paging {
         }
     }
 
-    /// Checks that the cursor does not point past the end of `total` entries.
+    /// Checks that the cursor does not point past the end of `total` entries. Accepts every cursor
+    /// if there are no entries.
     ///
     /// # Errors
     /// The cursor points past the end: no answer has returned it, or the data has changed since.
@@ -69,8 +70,8 @@ impl Paging {
         }
     }
 
-    /// Renders the longest page of `answer` that fits into `budget` characters. `answer` must have
-    /// the entries of all pages.
+    /// Renders the page at the cursor, with as many entries as the limit and `budget` allow.
+    /// `answer` must have the entries of all pages.
     ///
     /// # Errors
     /// The cursor is invalid or points past the end, or `render` fails.
@@ -101,14 +102,14 @@ impl<R> Continued<R> {
     /// Returns the request, for an answer that has only one page.
     ///
     /// # Errors
-    /// A cursor was given.
+    /// The cursor is invalid or points past that page.
     pub(crate) fn on_one_page(self) -> Result<R, Failure> {
         Paging::at(self.cursor).within(1)?;
         Ok(self.request)
     }
 
-    /// Renders the longest page of `answer` that fits into `budget` characters, and adds the cursor
-    /// to it. `render` gets the answer with the entries of the page.
+    /// Renders the page at the cursor, with as many entries as `budget` allows, and adds the cursor
+    /// of the next page. `render` gets the answer with the entries of the page.
     ///
     /// # Errors
     /// See [`Paging::cut`].
@@ -154,7 +155,7 @@ pub(crate) struct Paged<T> {
     pub(crate) answer: T,
     /// The total number of entries.
     pub(crate) total: usize,
-    /// Pass it as `cursor` to get the next entries; absent on the last page.
+    /// The value to pass as `cursor` for the next entries; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cursor: Option<String>,
 }
@@ -235,7 +236,7 @@ impl PageRange {
     pub(crate) fn rest(&self) -> String {
         match self.cursor() {
             Some(cursor) => format!(
-                "\n\n{} of {} entries are shown; pass cursor {cursor:?} for the next ones.",
+                "\n\n{} of {} entries are shown; pass cursor {cursor:?} for the next entries.",
                 self.count, self.total
             ),
             None => String::new(),
@@ -243,9 +244,10 @@ impl PageRange {
     }
 }
 
-/// Renders the page of `answer` that nearly fills `budget` characters, as text and as JSON.
-/// `answer` must have only entries from number `offset` on, and `total` is the number of all
-/// entries. The page has at least [`Sequence::min_entries`] entries, even if these do not fit.
+/// Renders all entries of `answer` if they fit into `budget`; otherwise, as many of the first
+/// entries as nearly fill it. `answer` must have only entries from number `offset` on, and `total`
+/// is the number of all entries. The page has at least [`Sequence::min_entries`] entries, even if
+/// these do not fit.
 ///
 /// # Errors
 /// `render` fails.

@@ -1,4 +1,4 @@
-//! Formats messages: quotes and shortens text, joins lists, and ends sentences.
+//! Formats messages: quotes, shortens and truncates text, joins lists, and ends sentences.
 
 use crate::answer::shortened;
 
@@ -26,7 +26,8 @@ pub(crate) fn truncated(text: String, most: usize) -> String {
     }
 }
 
-/// Makes a sentence of an error's message: capitalizes it and adds a period.
+/// Makes a sentence of an error's message: capitalizes the first letter, and adds a period unless
+/// the message ends with one or with `!` or `?`.
 pub(crate) fn sentence(words: &str) -> String {
     let mut chars = words.chars();
     let Some(first) = chars.next() else { return String::new() };

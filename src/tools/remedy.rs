@@ -1,6 +1,6 @@
-//! Adds remedies to the errors of an engine that cannot start. The remedies name options and
-//! environment variables of the program. The library's errors do not, because other programs use
-//! the library.
+//! Adds remedies to errors about the cache, the index and the start of SBCL. The remedies name
+//! options and environment variables of the program. The library's errors name none of them,
+//! because other programs use the library.
 
 use super::phrases::sentence;
 use crate::engine::{ImageError, StartError};

@@ -1,5 +1,6 @@
 //! Generates JSON schemas (draft 2020-12) from Rust types, in the form that MCP hosts accept.
-//! [`input`] makes the schema of a tool's arguments, [`output`] that of its structured answer.
+//! [`input`] makes the schema of a tool's arguments, [`output`] the schema of its structured
+//! answer.
 
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;

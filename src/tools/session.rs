@@ -1,7 +1,7 @@
-//! [`Session`]: the state that all calls share. It has SBCL with its indexes ([`Steelbank`]),
-//! started when a tool first needs it; the index of the project's text, opened when first needed;
-//! the permissions granted by the person who started the program; and the outcomes of loads. If
-//! several clients share an image, each has a clone of the session with its own [`ClientSlot`] and
+//! [`Session`]: the state that all calls share. It holds [`Steelbank`], started when a tool first
+//! needs SBCL; the index of the project's text, opened when a tool first needs that index; the
+//! permissions granted by the person who started the program; and the outcomes of loads. If several
+//! clients share an image, each has a clone of the session with its own [`ClientSlot`] and
 //! background jobs.
 
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ pub struct Session {
     project: Arc<ProjectRoot>,
     permissions: Permissions,
     tools: Tools,
-    /// The outcomes of this session's loads, by system or file.
+    /// The outcomes of the loads of all clients, by system or file.
     loads: Arc<Mutex<BTreeMap<String, Load>>>,
     recovery: Arc<Recovery>,
     /// This client's state, if several clients share the image.
@@ -66,7 +66,7 @@ pub struct ProjectRoot {
 }
 
 impl ProjectRoot {
-    /// Makes a root that is set to `folder`, or `None` if the project is not known yet.
+    /// Makes a root with the project's folder; `None` if the project is not known yet.
     pub fn new(folder: Option<PathBuf>) -> Arc<Self> {
         Arc::new(Self { folder: Mutex::new(folder) })
     }
@@ -209,8 +209,8 @@ impl Session {
         &self.work
     }
 
-    /// Returns a clone for use in a background job. It does not keep the client's jobs alive, so
-    /// that a disconnect still cancels them.
+    /// Returns a clone for use in a background job. The clone does not keep the client's jobs
+    /// alive, so that a disconnect still cancels them.
     pub(crate) fn for_work(&self) -> Self {
         Self { work: Arc::default(), ..self.clone() }
     }
@@ -238,8 +238,8 @@ impl Session {
         self.project.folder().is_none() && self.lisp.bank.get().is_none()
     }
 
-    /// Returns a warning if the project's folder no longer exists. Every answer includes it,
-    /// because results about files may be wrong.
+    /// Returns a warning if the project's folder no longer exists. Every answer and every error
+    /// includes the warning, because results about files may be wrong.
     pub(crate) fn missing_project(&self) -> Option<String> {
         let started = self.started().and_then(|bank| bank.root().map(Path::to_path_buf));
         let folder = started.or_else(|| self.project.folder())?;
@@ -252,7 +252,8 @@ impl Session {
     }
 
     /// Returns a warning if files of the project have changed since they were loaded. The states of
-    /// the files must have been checked at `then` or later.
+    /// the files must have been checked at `then` or later. Returns `None` if the project's tree is
+    /// not watched.
     pub(crate) fn older_image(&self, then: Instant, wording: Wording) -> Option<String> {
         let project = self.started()?.project();
         let changed = project.changed_files(then);
@@ -260,13 +261,13 @@ impl Session {
             format!("{}{}", project.shown(path), if path.is_file() { "" } else { " (gone)" })
         };
         (!changed.is_empty()).then(|| {
-            let why = format!("Changed since they were loaded: {}.", some_of(&changed, shown));
+            let why = format!("Files that changed since they were loaded: {}.", some_of(&changed, shown));
             Advice::ReloadImage.added_to(&why, wording)
         })
     }
 
-    /// Warns if a symbol in the call's arguments occurs in no loaded file although its home package
-    /// does: it may have been defined only in the image.
+    /// Warns if a symbol in the call's arguments occurs in no loaded file although the symbol's
+    /// home package does: the symbol may have been defined only in the image.
     pub(crate) fn only_in_image(&self, arguments: &Object) -> Option<Caution> {
         let bank = self.started()?;
         let (index, project) = (bank.index(), bank.project());
@@ -307,7 +308,7 @@ impl Session {
         &self.tools
     }
 
-    /// Returns SBCL and its indexes; starts them if necessary.
+    /// Returns the handle to SBCL; starts SBCL if necessary.
     ///
     /// # Errors
     /// SBCL did not start, now or at an earlier call.
@@ -369,7 +370,7 @@ impl Session {
             })
     }
 
-    /// Returns SBCL and its indexes, if a tool has started them.
+    /// Returns the handle to SBCL, if a tool has started SBCL.
     pub fn started(&self) -> Option<&Steelbank> {
         self.lisp.bank.get()?.as_ref().ok()
     }
@@ -377,7 +378,7 @@ impl Session {
     /// Returns the index of the project's text; opens it if necessary.
     ///
     /// # Errors
-    /// There is no project: the message explains how to set one.
+    /// There is no project, or the index cannot be opened.
     pub fn text(&self) -> Result<&Arc<TextIndex>, Failure> {
         let _one_at_a_time = self.text.opening.lock();
         if self.text.index.get().is_none() {
@@ -403,7 +404,7 @@ impl Session {
     /// Checks that the session has `permission`.
     ///
     /// # Errors
-    /// The session does not have it: the message names the option that grants it.
+    /// The session lacks the permission: the message names the option that grants it.
     pub fn permit(&self, permission: Permission) -> Result<(), Failure> {
         self.permit_to("this call", permission)
     }
@@ -423,7 +424,7 @@ impl Session {
         )))
     }
 
-    /// Returns the record of Lisp's deaths, which also requests restarts.
+    /// Returns the record of loads, deaths and restarts, which also requests restarts.
     pub fn recovery(&self) -> &Arc<Recovery> {
         &self.recovery
     }

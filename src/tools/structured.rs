@@ -14,7 +14,7 @@ pub struct Structured {
     json: OnceLock<String>,
     /// The tree parsed from `json`, on first use.
     read: OnceLock<Value>,
-    /// The tree that replaces `json`, once a caller had mutable access to it.
+    /// The tree that replaces `json`, once a caller has had mutable access.
     changed: Option<Value>,
 }
 

@@ -18,7 +18,7 @@ impl Session {
                 other => format!("on port {other}"),
             };
             Failure::engine(format!(
-                "--swank {port}: the image already has a Swank server for all its clients, {open}. Omit the port, or pass that port."
+                "--swank {port}: the image already has a Swank server for all its clients, {open}. Omit the port to share that server."
             ))
         })
     }
@@ -28,7 +28,7 @@ impl Session {
     ///
     /// # Errors
     /// Swank is not installed, does not load, or the port is in use. The reservation is dropped, so
-    /// that another port can be reserved.
+    /// that another port can be reserved, unless Lisp has died and will be restarted.
     pub fn open_swank(&self) -> Option<Result<SwankServer, Failure>> {
         let port = self.recovery().swank()?;
         let opened = self.bank().and_then(|bank| bank.open_swank(port).map_err(Failure::from));

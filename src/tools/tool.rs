@@ -1,6 +1,6 @@
 //! Defines [`Tool`]: a name, schemas, permissions, and a function from checked arguments to an
 //! answer. [`Tool::call`] calls that function and adds notes that all answers share, for example on
-//! stale files, a load in progress or a restart. This module knows no protocol.
+//! stale files, a load in progress or a restart. This module is independent of protocols.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -128,7 +128,7 @@ impl Tool {
     }
 
     /// Marks the tool as fast: it neither waits for Lisp nor walks a directory tree, so the thread
-    /// that reads requests may run it.
+    /// that reads requests may run the tool.
     #[must_use]
     pub fn immediate(mut self) -> Self {
         self.immediate = true;
@@ -229,8 +229,8 @@ impl Tool {
         &self.schemas().output
     }
 
-    /// Returns the names of the arguments, each with whether it is required. The required arguments
-    /// come first.
+    /// Returns the names of the arguments, each with whether it is required. Required arguments
+    /// come before optional arguments; in both groups, `package` comes first.
     pub fn arguments(&self) -> Vec<(&str, bool)> {
         let required = self.input().get("required").and_then(Value::as_array);
         let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|other| other == name));
@@ -322,7 +322,7 @@ impl Tool {
         }
     }
 
-    /// Returns when Lisp died, in seconds since 1970, if this tool's answers are about its image.
+    /// Returns when Lisp died, in seconds since 1970, if this tool's answers are about the image.
     fn image_death_time(&self, session: &Session) -> Option<u64> {
         if self.of_image { session.started()?.lisp().died_at() } else { None }
     }

@@ -14,8 +14,8 @@ use parking_lot::{Condvar, Mutex};
 use super::call::{Call, Failure, ToolAnswer};
 use crate::engine::control::Cancellation;
 
-/// The maximum number of jobs with an outcome that was not fetched. Beyond it, the oldest finished
-/// job is removed.
+/// The maximum number of jobs that run or have an outcome that was not fetched. Beyond it, the
+/// oldest finished job is removed.
 const MAX_OUTCOMES: usize = 16;
 /// The interval at which a waiting call checks whether it was cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -43,7 +43,7 @@ struct Work {
 
 #[derive(Default)]
 struct WorkState {
-    /// The call that waits for the job; progress is reported to it.
+    /// The call that waits for the job, and that receives its progress reports.
     waiting: Option<Call>,
     ended: bool,
     /// `None` until the job has ended, and after the outcome was returned.
@@ -61,8 +61,8 @@ pub(crate) enum WaitResult {
 }
 
 impl ClientWork {
-    /// Starts `work` on a new thread and returns its number. Progress goes to `call`, or to the
-    /// call that waits later. The call passed to `work` is cancelled with the job.
+    /// Starts `work` on a new thread and returns the job's number. Progress goes to `call`, or to
+    /// the call that waits later. The call passed to `work` is cancelled with the job.
     ///
     /// # Errors
     /// The system cannot create a thread.

@@ -1,8 +1,8 @@
 //! Checks that the tools agree on the uses of a symbol: each lists exactly the uses of its kinds.
 //!
-//! code-find-references lists all uses, with the function around each. The who tools list the uses
-//! of one kind, impact all except declarations, and the call graph calls. [`UseType`] defines this
-//! by `kind`, `is_declaration` and `is_call`.
+//! code-find-references lists all uses, each with the function around it. The who tools list the
+//! uses of one kind, impact lists all uses except declarations, and call-graph lists calls. `kind`,
+//! `is_declaration` and `is_call` of [`UseType`] determine which uses these are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -210,7 +210,7 @@ impl Checked<'_> {
 }
 
 /// Compares the tools for the symbols of `packages`: every symbol with STEELBANK_FULL, otherwise
-/// one in `step`.
+/// every `step`-th symbol.
 fn check(bank: &Steelbank, packages: &[&str], step: usize) {
     let root = bank.root().unwrap().to_path_buf();
     let mut checked = Checked { bank, root: &root, forms: Forms::default(), disagreements: Vec::new() };

@@ -107,7 +107,7 @@ fn missing_names_share_one_message() {
         assert_eq!(ask("lean-one:lean-twise").structured["suggestions"][0], "lean-twice");
         assert_eq!(ask("lean-on:lean-nothing-at-all").structured["suggestions"][0], "LEAN-ONE", "{tool}");
     }
-    // An unqualified name is found in the only user package that has it.
+    // An unqualified name is found in the only user package that contains it.
     let single = ask("who-calls", json!({ "name": "lean-single" }));
     assert_eq!(
         (&single.structured["found"], &single.structured["symbol"]),

@@ -35,7 +35,7 @@ fn mapcar_has_every_field_of_a_function() {
     let source = description.source().unwrap();
     assert_eq!(source.file, "SYS:SRC;CODE;LIST.LISP");
     assert!(!source.stale);
-    // The offset is that of the white space in front of the form.
+    // The offset points to the whitespace in front of the form.
     let path = source.native.as_deref().unwrap();
     let source_text = std::fs::read_to_string(path).unwrap();
     let before = source.octet_offset.unwrap() as usize;

@@ -99,7 +99,7 @@ fn concurrent_loads_are_joined() {
     assert_eq!(leading.join().unwrap().unwrap().status, LoadStatus::Loaded);
     assert_eq!(bank.value("(slow::g)"), "3");
 
-    // Load all systems. One is in a file with another name.
+    // Load all systems. One of them is defined in a file with another name.
     let all = bank.run(&LoadRequest::project(), &control).unwrap();
     let ended: Vec<_> = all.systems.iter().map(|system| (system.system.as_str(), system.status)).collect();
     use LoadStatus::{Failed, Loaded};

@@ -247,7 +247,7 @@ fn address_free(text: &str) -> String {
 fn handles_are_bounded(world: &World) {
     let first = world.ask("evaluate", json!({ "code": "(list 1 2)" }))["values"][0]["handle"].clone();
     for _ in 0..20 {
-        // Inspecting a handle keeps its object.
+        // Inspecting a handle keeps it valid.
         assert_eq!(world.ask("inspect", json!({ "handle": first }))["status"], "found");
         world.ask("evaluate", json!({ "code": "(values-list (loop repeat 50 collect (list 1)))" }));
     }

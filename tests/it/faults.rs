@@ -10,19 +10,19 @@ use crate::asks::Asks;
 use crate::image::{bank, evaluate, fault, fault_on};
 use crate::texts::expect_text;
 
-/// Checks that Lisp works after a fault: both threads compute, and questions are answered.
+/// Checks that Lisp works after a fault: both of its threads run code, and queries are answered.
 fn sound() {
     computes(Lane::Work);
     answers();
 }
 
-/// Checks that the lane's thread computes.
+/// Checks that the lane's thread runs code.
 fn computes(lane: Lane) {
     let sum = bank().tried(lane, "(+ 40 2)", Duration::from_secs(60)).unwrap();
     assert_eq!(sum.values, ["42"]);
 }
 
-/// Checks that questions are answered.
+/// Checks that queries are answered.
 fn answers() {
     computes(Lane::Query);
     let answer = bank().answer(&DescribeSymbolRequest::new("*print-base*").package("CL"));
@@ -166,7 +166,7 @@ fn throws_to_foreign_tags_are_errors() {
 
 #[test]
 fn interrupts_from_other_threads_are_survived() {
-    // It would interrupt other tests in the shared image.
+    // This test would interrupt other tests in the shared image.
     own_process!();
     evaluate(
         "(let ((main (sb-thread:main-thread)))
@@ -180,7 +180,7 @@ fn interrupts_from_other_threads_are_survived() {
                    nil))))",
     );
     std::thread::sleep(Duration::from_millis(600));
-    // The throw reaches the next call on that thread, and no later one.
+    // The throw reaches the next call on that thread, but no later call.
     let _ = bank().run(&EvaluateRequest::new("t").values(), &Control::new(Duration::from_secs(5)));
     sound();
 }
@@ -369,7 +369,7 @@ fn job_past_its_deadline_never_begins() {
     });
     let error = waiting.wait().unwrap_err();
     assert_eq!(error, LispError::DeadlinePassed { milliseconds: 200, work: Expired::NeverBegan });
-    // Questions are answered during the work.
+    // Queries are answered while a job runs.
     answers();
     blocker.interrupt().stop();
     assert_eq!(blocker.wait().unwrap_err(), LispError::Cancelled);
@@ -405,7 +405,7 @@ fn child_processes_are_waited_for() {
         .run(&EvaluateRequest::new("(dotimes (i 5) (sb-ext:run-program \"/bin/sh\" '(\"-c\" \"echo heard; sleep 0.1\") :output *standard-output*))").values(), &Control::new(Duration::from_secs(9)))
         .unwrap();
     assert_eq!(answer.output, "heard\n".repeat(5));
-    // The child process ends, too, if there is no such program.
+    // The forked child ends, too, if the program does not exist.
     let none = "(handler-case (sb-ext:run-program \"/none/such\" '()) (error () :none))";
     let answer =
         bank().run(&EvaluateRequest::new(none).values(), &Control::new(Duration::from_secs(9))).unwrap();
@@ -502,9 +502,9 @@ fn maximal_deadline_is_accepted() {
 
 #[test]
 fn terminating_all_threads_is_survived() {
-    // It would interrupt other tests in the shared image.
+    // This test would interrupt other tests in the shared image.
     own_process!();
-    // Test suites do this: they terminate every thread but the current one.
+    // Test suites terminate all threads except the current thread.
     for lane in [Lane::Query, Lane::Work] {
         bank().tried(lane, "(dolist (thread (sb-thread:list-all-threads))
                    (unless (eq thread sb-thread:*current-thread*) (ignore-errors (sb-thread:terminate-thread thread))))", Duration::from_secs(60))
@@ -535,7 +535,8 @@ fn malloc_is_never_interrupted() {
 
 #[test]
 fn interrupts_during_garbage_collection_are_survived() {
-    // Repeats, as eight abandoned threads would end Lisp.
+    // Repeat the interrupt: if one fails, Lisp abandons a thread, and eight abandoned threads end
+    // Lisp.
     for allowed in [100, 300, 500] {
         let _ = bank().tried(
             Lane::Work,

@@ -299,7 +299,7 @@ fn file_changes_are_found_at_once() {
     assert_eq!(world.places("first"), ["moved/b.rs:1:1"]);
     world.write(".gitignore", "moved/\n");
     assert_eq!(world.places("first"), ["new/c.rs:1:1"]);
-    // Two changes of the same length within the clock's resolution.
+    // Make two changes of the same length within the clock's resolution.
     world.write("new/c.rs", "fxrst()");
     world.write("new/c.rs", "first()");
     assert_eq!(world.places("first"), ["new/c.rs:1:1"]);
@@ -345,7 +345,7 @@ fn recreated_folder_is_watched_again() {
     settle();
     world.write("src/deep/c.rs", "first();\n");
     assert_eq!(world.places("first"), ["a.rs:1:4", "src/deep/c.rs:1:1"]);
-    // The same for a folder that is moved away.
+    // A folder that is moved away, and the new folder in its place, are also watched.
     fs::rename(world.path("src"), world.path("old")).unwrap();
     fs::create_dir_all(world.path("src/deep")).unwrap();
     assert_eq!(world.places("first"), ["a.rs:1:4", "old/deep/c.rs:1:1"]);

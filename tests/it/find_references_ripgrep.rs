@@ -52,8 +52,8 @@ fn ours(index: &TextIndex, pattern: &str) -> Lines {
     }
 }
 
-/// Whether, by the language's rule, every occurrence of `name` in `line` is only a part of an
-/// identifier.
+/// Returns whether, by the language's rule, every occurrence of `name` in `line` is only a part of
+/// an identifier.
 fn explained(language: Language, line: &str, name: &str) -> bool {
     let word = |each: char| each.is_alphanumeric() || each == '_';
     let mut from = 0;
@@ -79,7 +79,7 @@ fn explained(language: Language, line: &str, name: &str) -> bool {
                 if stopped.chars().next().is_none_or(stops) {
                     after = stopped.chars().next();
                 }
-                // A symbol may follow these.
+                // A symbol may follow these prefixes.
                 let starts =
                     ["#.", "#+", "#-", ",@", ",."].iter().any(|prefix| line[..start].ends_with(prefix));
                 (goes_on(before) && !starts) || goes_on(after) || before == Some('|') || before == Some('\\')

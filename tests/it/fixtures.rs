@@ -1,4 +1,4 @@
-//! The fixtures: libraries, source trees, and ripgrep. tests/fixtures.sh fetches missing ones.
+//! The fixtures: libraries, source trees, and ripgrep. tests/fixtures.sh fetches missing fixtures.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

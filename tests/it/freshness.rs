@@ -109,7 +109,7 @@ fn reloaded_file_replaces_its_uses() {
     let lambda = format!("(LAMBDA () :IN {file:?})");
     callers("fresh-6::used", &[&lambda, "FRESH-6::F"]);
     load("(defvar cl-user::*fresh-6-b* (lambda () (list)))\n(defun fresh-6::f () 2)", 1_600_000_100);
-    // A variable still holds the first version's lambda, but the file no longer has it.
+    // A variable still holds the first version's lambda, but the file no longer contains it.
     callers("fresh-6::used", &[]);
 }
 

@@ -111,13 +111,13 @@ fn answers_have_no_symbols_of_steelbank() {
         seen += 1;
     }
     assert!(seen > 10_000 && uses > 400_000, "{seen} symbols, {uses} uses");
-    // The package is in the image nevertheless.
+    // The package STEELBANK is in the image, although the index omits it.
     let answer = bank().answer(&WhoRequest::calls("mapcar").package("CL"));
     assert!(answer.users.iter().all(|user| !user.name.canonical().contains("STEELBANK")));
     assert_eq!(evaluate("(not (null (find-package :steelbank)))"), ["T"]);
 }
 
-/// Compares `lisp/index` with `crates/xref`, as the columns of tables have no names.
+/// Compares `lisp/index` with `crates/xref`, because the exported tables have no column names.
 #[test]
 fn lisp_and_rust_agree_on_tables() {
     let widths = evaluate(

@@ -101,7 +101,7 @@ fn index_survives_concurrent_redefinitions() {
         assert!(answer.cautions.is_empty(), "{:?}", answer.cautions);
     }
     bank.value("(progn (setf *stop* t) (sleep 1))");
-    // The next question adds definitions that the index lacked.
+    // The next query adds definitions that the index lacked.
     let asked = WhoRequest::new(Kind::Specializes, "k").package("CL-USER");
     let listed = bank.answer(&asked).users;
     let method = "(METHOD COMMON-LISP-USER::G (COMMON-LISP-USER::K))";
@@ -118,7 +118,7 @@ fn damaged_cache_is_rebuilt() {
     let fasl = below(&root.join("cache/fasls"), "one.fasl").remove(0);
     let whole = fs::read(&fasl).unwrap();
     let mut other = whole.clone();
-    // The header has the version twice. The loader reads the second one.
+    // The header contains the version twice. The loader reads the second occurrence.
     let sbcl = format!("\0{}", bank.value("(lisp-implementation-version)").trim_matches('"'));
     let version = whole[..300].windows(sbcl.len()).rposition(|bytes| bytes == sbcl.as_bytes()).unwrap();
     other[version + 1] = b'1';
@@ -131,7 +131,8 @@ fn damaged_cache_is_rebuilt() {
         assert!(answer.compiled.iter().any(|path| path.ends_with("one.lisp")), "{answer:?}");
         assert!(fs::read(&fasl).unwrap().len() > whole.len() / 2);
     }
-    // Flips bits: in the middle of code they would be loaded and run.
+    // Flip one bit at each of several places: without a check, the damaged code would be loaded and
+    // run.
     for part in 1..20 {
         let mut flipped = fs::read(&fasl).unwrap();
         let at = flipped.len() * part / 20;
@@ -143,7 +144,7 @@ fn damaged_cache_is_rebuilt() {
         assert!(answer.compiled.iter().any(|path| path.ends_with("one.lisp")), "{at}: {answer:?}");
         assert_ne!(fs::read(&fasl).unwrap(), flipped);
     }
-    // Replaces the fasl by a folder, then damages its record.
+    // Replace the fasl with a folder, then damage the fasl's record.
     fs::remove_file(&fasl).unwrap();
     fs::create_dir_all(fasl.join("deep")).unwrap();
     bank.value("(asdf:clear-system \"old\")");
@@ -242,8 +243,8 @@ fn every_cause_of_failed_loads_is_reported() {
     }
     expect_failure("keeps", &failed(&bank, "keeps").1);
     assert!(bank.answer(&DescribeSymbolRequest::new("car").package("CL")).description.is_some());
-    // Later loads may collect garbage in the nearly full heap. They fail only if they fill the
-    // rest.
+    // Later loads may collect garbage in the nearly full heap. They fail only if they fill the rest
+    // of the heap.
     for name in ["collects", "collects-in-macro", "collects-loading"] {
         assert_eq!(load(&bank, name).status, LoadStatus::Loaded, "{name}");
     }
@@ -426,7 +427,8 @@ fn positions_survive_stopped_loads_and_damage() {
     let exact: Vec<_> =
         whole.refs.iter().map(|found| (found.place.line.unwrap(), columns(&found.tokens))).collect();
     assert_eq!(exact, [(2, vec![22]), (4, vec![29, 42])], "{whole:?}");
-    // A load that stops inside a file has fewer positions than the previous one.
+    // A load that stops inside a file records fewer positions. The positions of the previous load
+    // are still reported.
     write(root.join("slow.lisp"), "");
     let stopped =
         bank.run(&LoadRequest::system("rec").force(), &Control::new(Duration::from_secs(3))).unwrap();

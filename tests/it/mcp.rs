@@ -139,7 +139,7 @@ fn unusual_names_are_answered() {
     assert_eq!(result["isError"], false);
     let text = result["content"][0]["text"].as_str().unwrap();
     expect_text("long name", &text.replace(&"X".repeat(1000), "X…"));
-    // Suggestions follow, if other tests have made similar names.
+    // Suggestions follow if other tests have defined similar names.
     let text = client.text("who-calls", json!({ "name": "a\u{0}b" }));
     expect_text("name with null", text.lines().next().unwrap());
     assert!(client.error("who-calls", json!({ "name": format!("|{long}") })).len() < 5000);

@@ -60,8 +60,8 @@ fn collect(answer: &Value, names: &mut BTreeSet<String>) {
     }
 }
 
-/// Whether `name` describes nameless code: a top-level form, a function in one, or internal SBCL
-/// code.
+/// Returns whether `name` describes nameless code: a top-level form, a function in a top-level
+/// form, or internal SBCL code.
 fn is_nameless(name: &str) -> bool {
     let heads = [
         "top level of ", "#:", "(inst-printer ", "(optimized-data-vector-", "(handler-case ",

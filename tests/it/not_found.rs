@@ -155,7 +155,7 @@ fn paths(world: &World) {
     std::fs::remove_file(world.root.join("parts/later.lisp")).unwrap();
     let reloaded = world.ask("reload", json!({ "paths": ["parts/later.lisp"] }));
     assert_eq!((&reloaded["found"], &reloaded["changed"][0]), (&json!(true), &json!("parts/later.lisp")));
-    // A file that loads a missing one is not missing.
+    // A file that loads a missing file is not missing itself.
     std::fs::write(world.root.join("needing.lisp"), "(load \"nosuch.lisp\")\n").unwrap();
     let failed = world.answer("load-file", json!({ "path": "needing.lisp" })).unwrap();
     assert_eq!((failed.outcome, &failed.structured["found"]), (CallOutcome::Failed, &json!(true)));

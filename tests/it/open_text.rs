@@ -1,5 +1,5 @@
-//! Tests occurrences in open text after random edits. Each exact one has the symbol's text at its
-//! range, and agrees with the loaded text.
+//! Tests occurrences in open text after random edits. Each exact occurrence has the symbol's text
+//! at its range, and agrees with the loaded text.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -50,7 +50,7 @@ fn edit(text: &mut String, random: &mut Random) {
     }
 }
 
-/// Whether the token at `found` in `text` spells its symbol.
+/// Returns whether the token at `found` in `text` spells its symbol.
 fn spells(text: &str, found: &FileOccurrence) -> bool {
     let token = text[found.name_range.indices()].trim_matches(['"', ':', '#']).replace(['|', '\\'], "");
     token.to_uppercase() == found.name.to_uppercase()

@@ -1,6 +1,6 @@
-//! Compares the table of operators with SBCL. It must have all macros and special operators of the
-//! standard. In a form of each operator's shape, SBCL's code walker must evaluate the parts that
-//! the table has as forms, and no names or data.
+//! Compares the table of operators with SBCL. The table must have all macros and special operators
+//! of the standard. In a form of each operator's shape, SBCL's code walker must evaluate the parts
+//! that the table lists as forms, and no names or data.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -16,8 +16,8 @@ fn written(source: &str) -> String {
     answer.unwrap_or_else(|error| panic!("{source}: {error}")).output
 }
 
-/// Defining operators. Their forms cannot be made from a shape; tests/torture has marked sources
-/// for them.
+/// Defining operators. Their forms cannot be generated from a shape; tests/torture has marked
+/// sources for them.
 const DEFINITIONS: [&str; 16] = [
     "DEFCLASS", "DEFINE-CONDITION", "DEFSTRUCT", "DEFGENERIC", "DEFMETHOD", "DEFINE-METHOD-COMBINATION",
     "DEFPACKAGE", "LOOP", "DECLARE", "DECLAIM",
@@ -63,8 +63,8 @@ fn table_has_all_standard_operators() {
     }
 }
 
-/// A form made from a shape. A part that must be evaluated is `(steelbank-oracle::ev 1)`, a part
-/// that must not is `qu1`.
+/// A form generated from a shape. A part that must be evaluated is `(steelbank-oracle::ev 1)`, a
+/// part that must not be evaluated is `qu1`.
 struct Form {
     text: String,
     count: usize,

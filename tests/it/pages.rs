@@ -1,5 +1,5 @@
-//! Checks for all tools with pages that the joined pages are the unlimited answer. Uses many names
-//! and random budgets, in an image with libraries.
+//! Checks for all tools with pages that the joined pages equal the unlimited answer. Uses many
+//! names and random budgets, in an image with libraries.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -94,7 +94,7 @@ fn joined(world: &World, tool: &str, arguments: &Value, budget: usize) -> BTreeM
     lists
 }
 
-/// Checks one question; returns whether the answer has several pages.
+/// Checks one query. Returns whether its answer has several pages.
 fn check(world: &World, tool: &str, arguments: &Value, random: &mut Random) -> bool {
     let whole = ask(world, tool, arguments, &Call::default().without_limit());
     if whole.outcome != CallOutcome::Answered {

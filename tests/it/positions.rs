@@ -1,4 +1,5 @@
-//! Compares positions in the torture project with its goldens, and the tap's with the reader's.
+//! Compares the positions of uses in the torture project with the expected text, and the positions
+//! that the tap records with those of the structural reader.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,7 +21,7 @@ use crate::folder::Folder;
 use crate::project::{load, project};
 use crate::texts::{expect, expect_text};
 
-/// The symbols of the torture project that the test asks about.
+/// The symbols of the torture project that the test queries.
 const SYMBOLS: [&str; 35] = [
     "torture::exported", "torture.namesake::exported", "torture::said", "torture::keyed",
     "torture::*setting*", "torture::target", "torture::with-target", "torture::twice", "torture::recursive",
@@ -48,7 +49,7 @@ fn torture_project_matches_its_goldens() {
             writeln!(text, "  {}", line(found)).unwrap();
         }
     }
-    // SBCL names functions of a file's top-level forms with its path.
+    // SBCL's names of functions in top-level forms contain the path of the file.
     expect("torture/goldens.txt", &text.replace(&root.display().to_string(), "{root}"));
 }
 
@@ -86,7 +87,7 @@ fn tap_and_structural_reader_agree() {
     for library in LIBRARIES {
         loaded += usize::from(load(&bank, library).status == LoadStatus::Loaded);
     }
-    // Uses the current features: those at the time of reading are not recorded.
+    // Use the current features, because the features at the time of reading are not recorded.
     let features = bank
         .run(
             &EvaluateRequest::new("(format nil \"~{~A~^ ~}\" *features*)").values(),
@@ -197,7 +198,7 @@ fn a_damaged_sidecar_is_an_error() {
         assert!(Sidecar::parse(bytes).is_err());
     }
     expect_text("later version", &Sidecar::parse(b"SBTAP\0\x63").unwrap_err().to_string());
-    // Makes a sidecar's head: complete, hash, size, date, path, format.
+    // Builds a sidecar's head: complete, hash, size, date, path, format.
     let head = |rest: &[u8]| {
         let mut bytes = b"SBTAP\0\x03\x01".to_vec();
         bytes.extend([0; 8]);

@@ -205,7 +205,7 @@ fn stale(bank: &Steelbank, root: &Path) {
     for found in &found.refs {
         assert!(found.stale && found.evidence != Evidence::Exact && found.tokens.is_empty(), "{found:?}");
     }
-    // A new date alone does not make a file stale.
+    // A new modification time alone does not make a file stale.
     fs::write(root.join("b.lisp"), &text).unwrap();
     let found = bank.answer(&CodeFindReferencesRequest::new("shop::price"));
     assert_eq!(found.stale, [""; 0]);
@@ -244,7 +244,7 @@ fn stale(bank: &Steelbank, root: &Path) {
     assert_eq!(definition.definitions[0].place.column, Some(8));
 }
 
-/// Edits files within a second, as agents do. ASDF compares dates in seconds.
+/// Edits files within a second, as agents do. ASDF compares modification times in seconds.
 fn changed_within_a_second(bank: &Steelbank, root: &Path) {
     let text = fs::read_to_string(root.join("b.lisp")).unwrap();
     let date = std::time::SystemTime::now();

@@ -1,5 +1,5 @@
-//! Plans renames of all global names of the installed libraries (or of one in
-//! STEELBANK_RENAME_ONE_IN), and applies all plans without cautions at once. The result must load
+//! Plans renames of all global names of the installed libraries, or of a sample
+//! (STEELBANK_RENAME_ONE_IN), and applies all plans without cautions at once. The result must load
 //! and test as before in a new process. Outcomes are counted for all names.
 
 use std::fs;
@@ -21,8 +21,8 @@ const SYSTEMS: [&str; 20] = [
     "named-readtables", "cl-unicode", "cl-interpol",
 ];
 
-/// The test systems. Both runs omit those that this machine cannot load. cl-ppcre's tests are not
-/// listed, because they read a file of forms as data.
+/// The test systems. Both runs omit test systems that this machine cannot load. cl-ppcre's tests
+/// are not listed, because they read a file of forms as data.
 const TESTS: [&str; 5] =
     ["split-sequence/tests", "parse-number/tests", "anaphora/test", "iterate/tests", "nibbles/tests"];
 

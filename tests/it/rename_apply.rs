@@ -172,7 +172,7 @@ fn git_applies_the_hunks_of_plans() {
     let mut texts = written_in_all_ways(plain);
     texts.extend([
         ("single", "(rh:area 1)".to_owned()),
-        // Longer than a hunk: uses line by line, and with a line between.
+        // Longer than a hunk: uses on consecutive lines, and on every second line.
         ("long", format!("(in-package :rh)\n{}", "(area 1)\n".repeat(80))),
         ("far", format!("(in-package :rh)\r\n{}", "(area 1)\r\n(list 2)\r\n".repeat(80))),
     ]);

@@ -1,4 +1,5 @@
-//! Tests the cautions for code, as found in libraries, that a rename may break outside its edits.
+//! Tests cautions: a rename can break code that it does not edit. The tested code resembles code in
+//! libraries.
 
 use std::fs;
 

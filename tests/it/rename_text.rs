@@ -1,4 +1,4 @@
-//! Tests references and renames in text that is not loaded, and in names made by macros.
+//! Tests references and renames in text that is not loaded, and in names that macros generate.
 
 use serde_json::{Value, json};
 
@@ -69,15 +69,16 @@ fn unloaded_text_is_read_with_its_packages() {
     let text: Vec<Value> =
         found["text"].as_array().unwrap().iter().map(|line| line["line"].clone()).collect();
     assert_eq!(text, [json!(1), json!(3)], "{found:#}");
-    // A LOOP keyword is no use of the macro. A call of it inside LOOP is one.
+    // A LOOP keyword is not a use of the macro with that name. A call of the macro inside LOOP is a
+    // use.
     let found = world.ask("code-find-references", json!({ "symbol": "words:for" }));
     assert_eq!(found["text"][0]["columns"], json!([50]), "{found:#}");
     assert_eq!(found["text_total"], 1, "{found:#}");
     expect_text("words of LOOP", &cautions(&found));
     let found = world.ask("code-find-references", json!({ "symbol": "words:on" }));
     assert_eq!(found["text"][0]["columns"], json!([86, 98]), "{found:#}");
-    // A parameter of a generic function is no use of the class. A parameter with a default is no
-    // call.
+    // A parameter of a generic function is not a use of the class. A parameter with a default is
+    // not a call.
     let found = world.ask("code-find-references", json!({ "symbol": "gen:io-loop" }));
     assert_eq!(found["text"][0]["columns"], json!([52]), "{found:#}");
     assert_eq!((&found["text_total"], &found["total"]), (&json!(1), &json!(1)), "{found:#}");
@@ -105,7 +106,7 @@ fn unloaded_text_is_read_with_its_packages() {
     let plan = world.ask("rename", json!({ "name": "own:own", "new_name": "mine" }));
     assert_eq!((&plan["scope"], &plan["edits"]), (&json!("narrow"), &json!(4)), "{plan:#}");
     assert_eq!((&plan["doubtful"], &plan["cautions"]), (&Value::Null, &Value::Null), "{plan:#}");
-    // A macro makes the same name in another package.
+    // A macro generates the same name in another package.
     let plan = world.ask("rename", json!({ "name": "steps:start", "new_name": "begin" }));
     assert_eq!(plan["derived"][0]["name"], "step-functions:start", "{plan:#}");
     expect_text("name in another package", &cautions(&plan));

@@ -9,7 +9,7 @@ use steelbank::tools::Session;
 use crate::client::Client;
 use crate::image::{bank, evaluate};
 
-/// Connects a client of the shared image, with these tools, in a session or without one.
+/// Connects a client of the shared image, with these tools, with or without a session.
 fn client(choice: &str, stateless: bool) -> Client {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let input = theirs.try_clone().unwrap();

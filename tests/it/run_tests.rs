@@ -9,7 +9,7 @@ use crate::sessions::frameworks;
 use crate::texts::write_project;
 use crate::tools_beside_sbcl::{World, strings};
 
-/// Frameworks with Debian packages, and those with doubles in tests/frameworks.
+/// Frameworks with Debian packages, and frameworks with test doubles in tests/frameworks.
 const FRAMEWORKS: [&str; 9] =
     ["fiveam", "fiasco", "rt", "1am", "rove", "parachute", "lisp-unit2", "ptester", "prove"];
 
@@ -96,7 +96,8 @@ fn deleted_tests_do_not_run() {
     }
 }
 
-/// Checks that `expected` is a constant, in either order. Without a constant there is none.
+/// Checks that a constant operand of an assertion is its `expected`, in either order. Without a
+/// constant operand, `values` lists the operands instead.
 fn expected_is_what_a_constant_says(run: &Value) {
     let tests = run["tests"].as_array().unwrap();
     let observed = tests.iter().find(|test| test["name"] == "t-fiveam::observed-first").unwrap();

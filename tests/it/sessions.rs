@@ -9,9 +9,9 @@
 //! Other steps change the project:
 //!
 //! * `== project` and `== write` write files, each after a line `//- PATH`. Later steps write later
-//!   dates, because ASDF compares dates in seconds.
+//!   modification times, because ASDF compares these times in seconds.
 //! * `== replace PATH` replaces a text in a file. Below it are the old text after `-`, and the new
-//!   text after `+`. With `at its date`, the file keeps its date.
+//!   text after `+`. With `at its date`, the file keeps its modification time.
 //! * `== remove PATH`, `== link TARGET PATH` and `== git ARGUMENTS`.
 //!
 //! `== # TEXT` is a comment. STEELBANK_BLESS=1 writes the current answers into the files: review
@@ -48,6 +48,7 @@ sessions! {
     excluded_code_is_listed
     failures_report_name_and_place
     files_compiled_by_programs_are_indexed
+    local_operators_are_not_expanded
     names_in_text_are_never_unused
     names_looked_up_are_not_unused
     object_parts_have_paths

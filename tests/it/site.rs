@@ -91,7 +91,7 @@ fn links_have_targets_and_runs_are_equal() {
     let count = check_links(&site);
     assert!(count > 12_000, "{count}");
     assert_eq!(write(&bank, &out.join("site")), site, "a second run over the first differs");
-    // The page of a file has its full text.
+    // The page of a file contains its full text.
     let listed = String::from_utf8(site["files.html"].clone()).unwrap();
     for (path, _) in bank.loaded_files() {
         let Ok(relative) = path.strip_prefix(bank.root().unwrap()) else { continue };

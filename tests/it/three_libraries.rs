@@ -123,7 +123,7 @@ fn descriptions_agree(world: &World) {
     assert!(compared > 200, "{compared}");
 }
 
-/// Compares the files of definitions with sb-introspect's. The line of each place must have the
+/// Compares the files of definitions with sb-introspect's. The line of each place must contain the
 /// name.
 fn definitions_agree(world: &World) {
     let mut compared = 0;
@@ -166,7 +166,7 @@ fn definitions_agree(world: &World) {
     assert!(compared > 250, "{compared}");
 }
 
-/// Checks that call-graph has the functions that SBCL finds in a function's constants.
+/// Checks that call-graph lists the functions that SBCL finds in a function's constants.
 fn callees_agree(world: &World) {
     let mut edges = 0;
     for package in PACKAGES {
@@ -258,7 +258,8 @@ impl Definitions {
         }
     }
 
-    /// Whether one of `names` is a definition or top-level form that contains the reference.
+    /// Returns whether one of `names` is a definition or top-level form that contains the
+    /// reference.
     fn around(&self, reference: &Value, names: &BTreeSet<String>) -> bool {
         let (path, line) = (reference["path"].as_str().unwrap(), reference["line"].as_u64().unwrap_or(0));
         // A name is on the first or second line of its form.
@@ -272,7 +273,7 @@ impl Definitions {
     }
 }
 
-/// Lists the symbols with definitions in the packages: one in five, or all in full runs.
+/// Lists the symbols with definitions in the packages: every fifth symbol, or all in full runs.
 fn names_of_packages(world: &World) -> Vec<String> {
     let mut all = Vec::new();
     // All symbols take a minute.
@@ -330,7 +331,7 @@ fn users_agree_with_the_references(world: &World) {
     assert!(compared > 300, "{compared}");
 }
 
-/// Checks that nine tenths of all affected definitions are the project's.
+/// Checks that nine tenths of all affected definitions are in the project.
 fn users_are_the_projects(world: &World) {
     let (mut own, mut all) = (0, 0);
     for name in names_of_packages(world) {
@@ -543,7 +544,7 @@ fn edits_take_each_other_back(world: &World) {
             if !lines[start - 1].starts_with(&opening) {
                 continue;
             }
-            // The definition ends before the next form and the comments and blank lines above that.
+            // The definition ends before the comments and blank lines in front of the next form.
             let mut end = (start..lines.len())
                 .find(|&at| lines[at].starts_with('(') || lines[at].starts_with("#"))
                 .unwrap_or(lines.len());
@@ -597,7 +598,7 @@ fn reloads_agree(world: &World) {
         assert!(listed.to_string().contains("::steelbank-new") && is_there(), "{path}: {listed:#}");
         let removed = world.ask("reload", json!({ "remove": true }));
         assert!(!is_there(), "{path}: {removed:#}");
-        // A single file is loaded as by SBCL.
+        // load-file loads a single file as SBCL does.
         let loaded = world.ask("load-file", json!({ "path": path }));
         assert_eq!(loaded["status"], "loaded", "{loaded:#}");
     }

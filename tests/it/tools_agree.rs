@@ -267,7 +267,7 @@ pub(crate) fn packages_agree(world: &World) {
         assert_eq!(strings(&answer["exports"], "name"), exports);
         assert_eq!(answer["export_count"], exports.len());
     }
-    // List as unused the exports without uses elsewhere.
+    // Exports without uses elsewhere are listed as unused.
     let answer = world.ask("package-info", json!({ "package": "yason" }));
     assert_eq!(
         answer["unused_exports"].as_array().unwrap().len(),
@@ -277,7 +277,7 @@ pub(crate) fn packages_agree(world: &World) {
     expect_text("missing package", &missing.text);
 }
 
-/// Compares expansions with MACROEXPAND-1 and MACROEXPAND, but for numbers of gensyms.
+/// Compares expansions with MACROEXPAND-1 and MACROEXPAND, except the numbers of gensyms.
 pub(crate) fn expansions_agree(world: &World) {
     let plain = |text: &str| {
         let mut plain = String::new();

@@ -20,8 +20,8 @@ use crate::tools_agree::{
 };
 use steelbank::loaded::LoadStatus;
 
-/// A Lisp function that writes a symbol as it is written in code. Its names must have no lower-case
-/// letters.
+/// A Lisp function that writes a symbol as code refers to it. The names of the symbol and its
+/// package must have no lower-case letters.
 pub(crate) const WRITTEN: &str = "(lambda (symbol)
   (let* ((home (symbol-package symbol)) (package (if (eq home (find-package :cl)) \"cl\" (package-name home))))
     (format nil \"~(~a~)~:[::~;:~]~(~a~)\"
@@ -171,7 +171,7 @@ fn tools_agree_with_sbcl_on_alexandria() {
     outlines_agree_with_the_text(&world, "ALEXANDRIA");
     graphs_agree_with_the_who_tools(
         &world,
-        // Not ensure-function: the graph lacks a caller made by DEFINE-MODIFY-MACRO.
+        // ensure-function is omitted: the graph lacks a caller that DEFINE-MODIFY-MACRO generates.
         &["alexandria:ensure-list", "alexandria:with-gensyms"],
     );
 }

@@ -168,7 +168,7 @@ fn makers(world: &World) {
     );
     assert_eq!(made("ways::point"), [r#""ways::point" "main.lisp:3:51" "ways::make-all""#]);
     assert!(made("ways::nobody").is_empty());
-    // A function that gets the class may construct an instance. A type test constructs none.
+    // A function that gets the class may construct an instance. A type test constructs no instance.
     let answer = world.ask("who-makes", json!({ "name": "ways::token" }));
     let makers: Vec<String> = answer["makers"]
         .as_array()

@@ -35,7 +35,7 @@ fn each_use_has_its_line_and_column() {
     assert_eq!((name.as_str(), line), (method, 6));
 
     fs::write(&file, format!("\n{text}")).unwrap();
-    // Write dates are stored in seconds.
+    // Modification times are stored in seconds.
     let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
     fs::File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
     let answer = bank().answer(&calls);

@@ -24,7 +24,8 @@ fn write_project(root: &Path) {
     std::fs::write(root.join("good.lisp"), SOURCE).unwrap();
 }
 
-/// Returns a command on the project in `folder`, with the cache there. `shell` runs first.
+/// Returns a command on the project in `folder`, with its cache in the same folder. The shell code
+/// `shell` runs first.
 fn command(folder: &Path, shell: &str) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{shell}\nexec \"$0\" \"$@\""), STEELBANK, "--no-userinit", "--project"]);
@@ -133,7 +134,7 @@ fn snapshots(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(|path| path.join("manifest").exists()).collect()
 }
 
-/// Makes the snapshots of the system good, and returns the folder of the full one.
+/// Writes the snapshots of the system good, and returns the folder of the full snapshot.
 fn make_snapshot(folder: &Path) -> PathBuf {
     write_project(&folder.join("project"));
     let (text, errors, code) = outcome(&run(&mut command(folder, ""), &["--system", "good", "snapshot"]));
@@ -189,7 +190,7 @@ fn modified_core_is_checked_before_it_starts() {
     settle(&mut client);
     let text = client.text("describe-symbol", json!({ "name": "good::target" }));
     assert!(text.contains("GOOD::TARGET"), "{text}");
-    // The server did not start from it, so another snapshot is made.
+    // The server did not start from the damaged snapshot, so it writes another snapshot.
     wait_until("the old snapshot remains", || !snapshot.exists());
     assert_eq!(client.status()["restarts"], Value::Null);
     drop(client);
@@ -305,7 +306,7 @@ fn sidecar_of_another_file_is_rebuilt() {
     assert_eq!(load(), 0);
 }
 
-/// Whether the process `number` is running.
+/// Returns whether the process `number` is running.
 fn runs(number: i64) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
     text.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
@@ -374,7 +375,8 @@ fn programs_started_by_lisp_end_with_the_server() {
         assert_eq!(answer["structuredContent"]["values"][0]["text"], ":NONE", "{answer}");
         assert!(all.iter().all(|number| runs(*number)));
         if how == Some(libc::SIGKILL) {
-            // The kernel ends Lisp's children, but not their children.
+            // The kernel ends the programs that Lisp started, but not the children of these
+            // programs.
             signal(all.remove(2), libc::SIGKILL);
         }
         match how {
@@ -386,7 +388,7 @@ fn programs_started_by_lisp_end_with_the_server() {
     }
 }
 
-/// Writes a project that takes long to load in a copy of the program.
+/// Writes a project that takes long to load in a worker process.
 fn write_slow_project(root: &Path) {
     write_project(root);
     let slow = "(with-open-file (line \"/proc/self/cmdline\") (when (search \"helper\" (read-line line nil \"\")) (sleep 500)))";
@@ -423,7 +425,7 @@ fn snapshot_writer_outlives_its_command_and_others_wait() {
     assert_eq!(code, Some(0), "{errors}");
     wait_until("the other project's snapshot writer does not run", || copies(&folder).len() == 3);
     let third = copies(&folder).into_iter().find(|number| !first.contains(number)).unwrap();
-    // The child of a snapshot writer ends with it.
+    // The child of a snapshot writer ends with the writer.
     let has_parent =
         |number: &&i64, parents: &[i64]| parent(**number).is_some_and(|own| parents.contains(&own));
     let maker = first.iter().find(|number| !has_parent(number, &first)).unwrap();
@@ -437,7 +439,7 @@ fn snapshot_writer_outlives_its_command_and_others_wait() {
 }
 
 /// A description of an odd replacement for a cache file, and a function that replaces the file. The
-/// bytes are the file's contents.
+/// function gets the path and the contents of the file.
 type Oddity = (&'static str, fn(&Path, &[u8]));
 
 const ODDITIES: [Oddity; 5] = [
@@ -454,7 +456,7 @@ const ODDITIES: [Oddity; 5] = [
 /// The index of "a folder".
 const A_FOLDER: usize = 1;
 
-/// Runs the command, and returns its output and exit code. Returns `None` if it hangs.
+/// Runs the command, and returns its output and exit code, or `None` if it hangs.
 fn run_in_time(command: &mut Command) -> Option<(String, Option<i32>)> {
     let file = || tempfile::tempfile().unwrap();
     let (mut output, mut text) = (file(), String::new());
@@ -483,8 +485,8 @@ fn commands_answer_and_replace_odd_cache_files() {
     let (root, cache, kept) = (folder.join("project"), folder.join("cache"), folder.join("kept"));
     write_project(&root);
     std::fs::write(root.join("alone.lisp"), "(require :sb-cover)\n(defun cl-user::alone () 1)\n").unwrap();
-    // Together, these read and write every file of the cache. The last one undoes the rename before
-    // it.
+    // Together, these commands read and write every file of the cache. The last command undoes the
+    // rename before it.
     let commands: [(&[&str], &str); 7] = [
         (&["--system", "good", "describe-symbol", "good::target"], "GOOD::TARGET"),
         (&["--system", "good", "snapshot"], "snapshots/"),
@@ -520,7 +522,7 @@ fn commands_answer_and_replace_odd_cache_files() {
         .into_iter()
         .filter(|(_, _, is_folder)| !is_folder)
         .map(|(path, ..)| path[kept.display().to_string().len() + 1..].to_owned())
-        // All contrib fasls are read in the same way, so one that is loaded is enough.
+        // All contrib fasls are read in the same way, so it is enough to test one loaded contrib.
         .filter(|path| !path.contains("contrib-") || path.ends_with("sb-cover.fasl"))
         .collect();
     for part in [".fasl", ".record", ".tap", "/core", "/manifest", "/text/", "/files/", "contrib-", "/lock"] {
@@ -577,7 +579,7 @@ fn odd_edit_records_are_reported() {
         put(Path::new(&record), &whole);
         let (text, code) = ask(&["rename", "--undo", "1"]);
         expect_text(&format!("undo record is {what}"), &format!("{text}exit {code:?}"));
-        // The same for the journal of an interrupted edit.
+        // The commands must also survive an odd journal of an interrupted edit.
         std::fs::rename(&record, &journal).unwrap();
         write_project(&root);
         let (text, code) = ask(&rename);

@@ -89,7 +89,7 @@ fn missing_project_folder_is_reported() {
     assert_eq!(ends(child).code(), Some(0));
 }
 
-/// Replaces text in a file of the project. The file must have it.
+/// Replaces text in a file of the project. The file must contain the text `from`.
 fn edit(project: &Path, path: &str, from: &str, to: &str) {
     let path = project.join(path);
     let text = fs::read_to_string(&path).unwrap();
@@ -157,7 +157,7 @@ const EVENTS: [Event; 18] = [
     }),
 ];
 
-/// Lists the places in an answer that are outside their files, or that do not have the name that
+/// Lists the places in an answer that are outside their files, or that do not contain the name that
 /// the answer gives.
 fn wrong_places(project: &Path, value: &Value, wrong: &mut Vec<String>) {
     let mut look = |place: &str, name: Option<&str>| {
@@ -176,7 +176,7 @@ fn wrong_places(project: &Path, value: &Value, wrong: &mut Vec<String>) {
     };
     match value {
         Value::Object(fields) => {
-            // The line of a definition has the name.
+            // The line of a definition contains the name.
             if let (Some(name), Some(place)) = (fields.get("name"), fields.get("place")) {
                 let name =
                     name.as_str().filter(|name| !name.starts_with('(') && !fields.contains_key("does"));
@@ -202,8 +202,8 @@ fn unresolved(answer: &mut Value) {
     }
 }
 
-/// Whether an answer reports a difference between the image and the files. An error has `stale`,
-/// the start of the sentence about changed files.
+/// Returns whether an answer reports a difference between the image and the files. An error
+/// contains `stale`, the start of the sentence about changed files.
 fn is_reported(answer: &Value, stale: &str) -> bool {
     ["project_gone", "older_image", "only_in_image"].iter().any(|key| answer[0][key].is_string())
         || answer[2] == true && answer[1].as_str().is_some_and(|text| text.contains(stale))
@@ -267,8 +267,8 @@ fn changed_project_answers_like_new_server() {
         {
             wrong.push(format!("{event}: a link would be edited"));
         }
-        // A failed load reports the rest itself. A file behind a link is not reloaded: its uses
-        // have the link's name.
+        // After a failed load, no answers are compared, because the load itself reports the
+        // differences. A file behind a link is not reloaded: its uses have the link's name.
         let is_loaded = reloaded["structuredContent"]["status"] == "loaded" && !is_link;
         let reloaded = if is_loaded { answers(&mut client, &asked) } else { Vec::new() };
         let stale = kept.iter().find_map(|(_, answer)| answer[0]["older_image"].as_str()).unwrap_or("\0");

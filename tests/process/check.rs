@@ -18,7 +18,7 @@ use steelbank::{Control, Error, LoadRequest, ProjectSettings, ScratchRequest, St
 use crate::child::wait_until;
 use crate::program::{Folder, STEELBANK};
 
-/// Ends Lisp, wherever it is evaluated.
+/// Ends Lisp when it is evaluated in any thread.
 const DEADLY: &str = "(sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void)))";
 
 const LONG: Duration = Duration::from_secs(300);
@@ -58,7 +58,7 @@ fn check_of_unwritten_texts_changes_nothing() {
     let control = Control::new(LONG);
     let root = bank.root().unwrap().to_path_buf();
     assert!(bank.run(&LoadRequest::system("shop"), &control).unwrap().failure.is_none());
-    // The names of the load are cached after it.
+    // The names of the loaded files are cached after the load.
     bank.answer(&WhoRequest::calls("shop::total").package("CL-USER"));
     let has_names = || {
         files(&folder.join("cache"))
@@ -86,7 +86,7 @@ fn check_of_unwritten_texts_changes_nothing() {
         check(vec![edit("a.lisp", &(fs::read_to_string(root.join("a.lisp")).unwrap() + "(defun new ())\n"))]);
     assert!(macros.loads && macros.compiled.len() == 2, "{macros:?}");
 
-    // A new file, and the system definition with it.
+    // A new file is checked together with the system definition that lists it.
     let grown = check(vec![
         edit(
             "shop.asd",
@@ -160,7 +160,7 @@ fn scratch_image_ends_at_its_deadline() {
     drop(scratch);
     assert!(!running(process));
 
-    // The third of three waits until its deadline.
+    // The third of three concurrent scratch images waits until its deadline.
     let first = bank.done(&ScratchRequest::new());
     let _second = bank.done(&ScratchRequest::new());
     let third = bank.run(&ScratchRequest::new(), &Control::new(Duration::from_millis(200)));
@@ -169,8 +169,8 @@ fn scratch_image_ends_at_its_deadline() {
     bank.done(&ScratchRequest::new().overlays(overlay()));
 }
 
-/// The client of the test below: starts a busy scratch image, prints its process id, and waits to
-/// be killed.
+/// The client of `killed_client_leaves_no_scratch_image`: starts a busy scratch image, prints its
+/// process id, and waits to be killed.
 #[test]
 #[ignore = "run by killed_client_leaves_no_scratch_image"]
 fn client_to_be_killed() {
@@ -236,7 +236,7 @@ fn scratch_copy_keeps_effects_from_the_image() {
     assert_eq!((&said["severity"], &said["at"]), (&json!("error"), &json!("b.lisp:4:3")), "{said:?}");
     let lean = |key: &String| ["severity", "at", "message", "form"].contains(&key.as_str());
     assert!(said.keys().all(lean), "{said:?}");
-    // Code that kills Lisp kills only the copy, and counts as a load failure.
+    // Code that kills Lisp kills only the scratch image, and counts as a load failure.
     let edits = json!([{ "path": "b.lisp", "text": DEADLY }]);
     let died = ask("check", json!({ "edits": edits }));
     assert_eq!(died.structured["loads"], json!(false), "{}", died.text);

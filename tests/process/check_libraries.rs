@@ -1,5 +1,5 @@
-//! Compares `check` with `load-system` on three libraries: with the same texts on disk, in another
-//! process.
+//! Compares `check` of edited texts with `load-system` of the same texts on disk, in another
+//! process, on three libraries.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -100,7 +100,7 @@ fn compare(bank: &Steelbank, folder: &Path, library: &str, file: &Path) {
         let (on_disk, is_loaded) = load_elsewhere(&root, &folder.join("other-cache"), library);
         fs::write(&path, &text).unwrap();
         assert_eq!((checked.loads, is_loaded), (loads, loads), "{library}: {more}: {checked:?}");
-        // A load stops at the first failing file, and a check continues. Their warnings of
+        // A load stops at the first failing file, and a check continues, so their warnings of
         // undefined functions differ.
         let reached = |all: Said| -> Said {
             all.into_iter().filter(|said| loads || !said.2.starts_with("undefined ")).collect()

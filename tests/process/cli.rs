@@ -303,7 +303,7 @@ fn text_tools_need_no_sbcl() {
     }
 }
 
-/// Runs a command in a folder that has the cache.
+/// Runs a command in a folder, with the cache in the same folder.
 fn ask_in(folder: &Path, arguments: &[&str]) -> (String, String, Option<i32>) {
     let mut command = Command::new(STEELBANK);
     command.args(["--no-userinit", "--no-snapshot"]).args(arguments).current_dir(folder);
@@ -339,7 +339,8 @@ fn main_arguments_are_positional() {
     ] {
         expect_text(&arguments.join(" "), &ask(arguments));
     }
-    // A positional argument can also be an option with the tool's name for it, but not both.
+    // A positional argument can also be given as an option with the name of the tool's argument,
+    // but not in both ways at once.
     let named = ["check-structure", "--path", "src/a.lisp"];
     assert_eq!(ask(&named), ask(&["check-structure", "src/a.lisp"]));
     assert_eq!(
@@ -435,7 +436,7 @@ fn counts_and_files_can_replace_lists() {
 #[test]
 fn long_answer_is_truncated_at_a_terminal() {
     let whole = outcome(&run(&["who-calls", "mapcar", "--package", "cl"])).0;
-    // `script` runs it on a terminal.
+    // `script` runs the command on a terminal.
     let shown = Command::new("script")
         .args([
             "-qec",

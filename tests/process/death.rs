@@ -39,7 +39,7 @@ fn dies(form: &str, reason: &str) {
         dead(bank.refusal(&DescribeSymbolRequest::new("car").package("CL")));
     }
     assert!(matches!(bank.status().state, EngineState::Dead { reason: why } if why.contains(reason)));
-    // The index needs no Lisp.
+    // Queries of the index need no Lisp.
     assert!(bank.answer(&WhoRequest::calls("mapcar").package("CL")).count > 300);
     assert!(bank.answer(&WhoRequest::new(Kind::References, "*print-base*").package("CL")).count >= 8);
 }
@@ -80,8 +80,8 @@ fn simultaneous_deaths_report_one_reason() {
     assert!(said.chars().all(|digit| said.starts_with(digit)), "{reason}");
 }
 
-/// A job that continues after Lisp's death must not enter Lisp again. A ping would wait for no Lisp
-/// thread.
+/// A job that continues after Lisp's death must not enter Lisp again. Even a ping, which waits for
+/// no Lisp thread, must be refused.
 #[test]
 fn dead_runtime_refuses_pings() {
     own_process!();
@@ -110,8 +110,8 @@ fn halt_in_the_runtime() {
     dies("(sb-sys:%primitive sb-c:halt)", "HALT");
 }
 
-/// Exhausts a stack again and again while it unwinds. It must not grow past its end: the memory
-/// below belongs to another thread's stack.
+/// Exhausts a stack again and again while it unwinds. The stack must not grow past its end: the
+/// memory below belongs to another thread's stack.
 #[test]
 fn recursive_cleanup_forms_exhaust_the_stack() {
     own_process!();
@@ -194,7 +194,7 @@ fn exhausted_heap_is_reported_and_survived() {
     }
 }
 
-/// Runs in a separate process: its loops never end, and would slow down later tests.
+/// Runs in a separate process, because its loops never end and would slow down later tests.
 #[test]
 fn loops_without_interrupts_are_abandoned() {
     own_process!();
@@ -371,7 +371,8 @@ fn interrupt_without_room_for_its_frame() {
     assert_eq!((status.abandoned_threads, status.reports), (0, Vec::new()));
 }
 
-/// There is no room either in C code when all guard pages are in use. C code cannot be unwound.
+/// Once all guard pages are in use, there is no room for a signal frame in C code, either. C code
+/// cannot be unwound.
 #[test]
 fn signal_in_c_with_used_guard_pages() {
     own_process!();
@@ -500,7 +501,7 @@ fn full_heap_does_not_fail_later_jobs() {
             small(lane, round);
         }
     }
-    // The job that fills the heap with live data fails. Later jobs do not.
+    // The job that fills the heap with live data fails. Later jobs succeed.
     let keeper = "(progn (defvar cl-user::*kept* '()) (loop (push (make-array 100000) cl-user::*kept*)))";
     let control = Control::new(Duration::from_secs(60));
     let error = bank.tried(Lane::Work, keeper, Duration::from_secs(60)).unwrap_err();
@@ -547,8 +548,8 @@ fn thread_that_blocks_garbage_collection_is_reported() {
     assert!(bank.answer(&WhoRequest::calls("mapcar").package("CL")).count > 300);
 }
 
-/// Work that never ends holds a lock that the printer and CLOS need. No question can be answered,
-/// so Lisp is ended.
+/// Work that never ends holds a lock that the printer and CLOS need. No query can be answered, so
+/// Lisp is ended.
 #[test]
 fn lock_that_is_never_released_ends_lisp() {
     own_process!();
@@ -627,9 +628,9 @@ fn signal_handlers_of_the_host_stay() {
     wait_while(|| {
         HEARD.load(Ordering::SeqCst) < before.len() && patience.elapsed() < Duration::from_secs(30)
     });
-    // Lisp's own thread may receive some of them again.
+    // Lisp's own thread may receive some of these signals again.
     assert!(HEARD.load(Ordering::SeqCst) >= before.len());
-    // SBCL has not handled them.
+    // SBCL has a handler for SIGCHLD, but none for SIGINT and SIGTERM.
     let installed = "(sb-alien:extern-alien \"lisp_sig_handlers\" (array sb-alien:unsigned 64))";
     let installed =
         format!("(loop for signal in '(2 15 17) collect (plusp (sb-alien:deref {installed} signal)))");

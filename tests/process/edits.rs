@@ -1,5 +1,5 @@
 //! Tests of edits that are interrupted, fail, or run concurrently. Each edit is applied completely
-//! or not at all, and a completed one is never lost.
+//! or not at all, and a completed edit is never lost.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -39,7 +39,7 @@ fn text(number: usize, name: &str) -> String {
     format!("(in-package :cut)\n(defun user-{number} (x) (list ({name} x) '{name}))\n")
 }
 
-/// Writes a project of fifty files that use `hub`. The first file has a second name outside of the
+/// Writes a project of fifty files that use `hub`. The first file has a hard link outside of the
 /// project.
 fn project(folder: &Path) -> PathBuf {
     let root = folder.join("project");
@@ -103,8 +103,8 @@ impl Cut {
         (self.random >> 33) as usize % end
     }
 
-    /// Returns whether the files have the new texts. Fails if only some have, or if a temporary
-    /// file or an unfinished edit exists.
+    /// Returns whether the files have the new texts. Fails if only some files have the new text, or
+    /// if a temporary file or an unfinished edit exists.
     fn is_new(&self, what: &str) -> bool {
         let new = |text: &str| text.replace("hub", "centre");
         let found: BTreeSet<bool> = self
@@ -220,7 +220,7 @@ fn interrupted_edit_is_complete_or_undone() {
 fn failed_system_call_leaves_no_partial_edit() {
     own_process!();
     let mut cut = Cut::new("edits-fail");
-    // Calls that can fail, without those for memory and exit.
+    // System calls that can fail, except those for memory and exit.
     let can_fail = [
         libc::SYS_openat,
         libc::SYS_write,
@@ -375,7 +375,7 @@ fn next_start_undoes_an_interrupted_edit() {
     );
     assert!(!cut.is_new("taken back by the command"));
 
-    // A server with the permission undoes the edit when it starts, and reports that.
+    // A server with the permission undoes the edit when it starts, and reports this.
     end();
     let (child, mut client) = start(&["--allow-edits"]);
     let first = client.call("list-systems", json!({}));
@@ -391,7 +391,7 @@ fn next_start_undoes_an_interrupted_edit() {
     client.leave();
     ends(child);
 
-    // The next edit in any session undoes it, too.
+    // The next edit in any session undoes an interrupted edit, too.
     end();
     let request = EditRequest::new("package.lisp", "hub", EditOperation::Replace, "(defun hub (x) (list x))");
     cut.bank.done(&request);
@@ -463,7 +463,7 @@ fn restart_waits_for_a_running_edit() {
         let response = waiting.client.response(waiting.edit);
         assert_eq!(response["result"]["isError"], false, "{name}: {response}");
         assert!(waiting.text().contains("(defun one () 3)"), "{name}");
-        // The restart follows.
+        // The restart follows the edit.
         wait_until(name, || !waiting.client.status()["restarts"].is_null());
         let Waiting { child, client, folder, .. } = waiting;
         client.leave();

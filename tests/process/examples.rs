@@ -47,7 +47,7 @@ fn parallel() {
     assert!(text.lines().all(|line| line.ends_with(" callers")), "{text}");
 }
 
-/// A program that uses the library is a single file: it answers in another folder with an empty
+/// A program that uses the library is a single file: it works in another folder with an empty
 /// environment.
 #[test]
 fn one_file() {

@@ -12,8 +12,8 @@ use crate::program::{Folder, STEELBANK, outcome};
 
 const NAME: &str = "hermetic::newer_asdf_in_the_registry_is_ignored";
 
-/// A newer ASDF in the registry, such as Debian's cl-asdf, must not replace the core's, which the
-/// index describes.
+/// A newer ASDF in the registry, such as Debian's cl-asdf, must not replace the core's ASDF, which
+/// the index describes.
 #[test]
 fn newer_asdf_in_the_registry_is_ignored() {
     if is_child() {

@@ -160,7 +160,7 @@ impl World {
 
     /// Returns the server's exit status, if any, and its last errors.
     fn post_mortem(&mut self) -> String {
-        // It may be ending.
+        // The server may be ending.
         std::thread::sleep(Duration::from_secs(1));
         let said = fs::read(self.folder.join(SAID)).unwrap_or_default();
         let last = String::from_utf8_lossy(&said[said.len().saturating_sub(2000)..]).into_owned();
@@ -496,7 +496,7 @@ fn hostile_code_does_no_lasting_harm() {
     let waiting: Vec<&Finding> = FINDINGS.iter().filter(|(number, ..)| wanted(*number)).collect();
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(Vec::new());
-    // Run four at a time: they mostly wait.
+    // Run four attacks at a time: the attacks mostly wait.
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {

@@ -1,5 +1,5 @@
-//! Tests of projects with odd files, which may come from untrusted people. Reading questions are
-//! answered quickly, with little memory, and start no program.
+//! Tests of projects with odd files, which may come from untrusted people. Queries that only read
+//! are answered quickly, with little memory, and start no program.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -41,7 +41,7 @@ fn server(root: &Path, cache: &Path, more: &[&str]) -> (Child, Client) {
     initialized(command, Streams::Pipes)
 }
 
-/// Creates an odd file at `path`. Returns `false` if this machine cannot.
+/// Creates an odd file at `path`. Returns `false` if this machine cannot create it.
 fn odd(path: &Path, kind: usize) -> bool {
     let text = |text: String| fs::write(path, text).is_ok();
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -216,7 +216,7 @@ fn ask_everything(root: &Path, cache: &Path) -> Vec<String> {
     if faults != "0" || !children.is_empty() {
         wrong.push(format!("a program was started: {faults} faults, children {children:?}"));
     }
-    // This is last because it starts Git.
+    // This call is last because it starts Git.
     let begun = processor_time(child.id());
     let answer = client.call("impact", json!({ "diff": true }));
     let taken = processor_time(child.id()) - begun;
@@ -235,7 +235,7 @@ fn reading_questions_hang_on_no_tree() {
     let cache = folder.join("cache");
     let mut random = Random(1);
     let mut trees: Vec<Vec<(&str, usize)>> = small_or_full(
-        // These trees combine places where a question once hung.
+        // These trees combine places where a query once hung.
         vec![
             vec![
                 ("x.asd", 0),
@@ -460,7 +460,7 @@ fn terminal_output_has_no_control_characters() {
             !shown.contains(|c: char| (c.is_control() && c != '\n') || "\u{202e}\u{2066}".contains(c)),
             "{shown:?}"
         );
-        // The text index replaces them.
+        // Such characters are escaped, or replaced by the text index.
         assert!(
             ["\\u001b", "\\u2066", "\u{fffd}"].iter().any(|it| shown.contains(it)),
             "{arguments:?}: {shown}"

@@ -22,7 +22,8 @@ const LISTENS: Duration = Duration::from_secs(2);
 /// The time after which a restart counts as failed.
 const RESTARTED: Duration = Duration::from_secs(90);
 
-/// The numbers of the person's last compilation that has begun, and of the last that has ended.
+/// The numbers of the person's last compilation that has begun, and of the last compilation that
+/// has ended.
 #[derive(Default)]
 struct Turns {
     begun: AtomicU64,
@@ -80,7 +81,8 @@ impl Person {
                 while line.trim_end() != format!("done {turn}") {
                     line.clear();
                     if said.read_line(&mut line).unwrap() == 0 {
-                        // Without a terminal, Emacs may end when its Lisp dies. Start another one.
+                        // Without a terminal, Emacs may end when its Lisp dies. Start another
+                        // Emacs.
                         emacs.wait().unwrap();
                         *self = Self::new(port, path);
                         return self.compile(turn, port, path);
@@ -115,8 +117,8 @@ struct Seen {
     compared: usize,
 }
 
-/// Whether an answer is temporary, or from an incomplete image. A resource has only a note about a
-/// running load.
+/// Returns whether an answer is temporary, or from an incomplete image. A resource has only a note
+/// about a running load.
 fn is_incomplete(response: &Value) -> bool {
     let answer = &response["result"]["structuredContent"];
     let has_note = || response["result"]["contents"].to_string().contains(" load");

@@ -56,7 +56,7 @@ impl Read for Chunks {
         if self.left == 0 {
             let mut line = String::new();
             self.stream.read_line(&mut line)?;
-            // A cut stream ends, too.
+            // A stream that was cut off ends, too.
             self.left = usize::from_str_radix(line.trim(), 16).unwrap_or(0);
             if self.left == 0 {
                 return Ok(0);
@@ -351,7 +351,7 @@ fn both_lifecycles_are_served() {
         assert!(called.answer().to_string().contains("::OF-CLIENT-1"));
         let resources = server.ask("resources/list", json!({})).json();
         assert!(resources["result"]["resources"].is_array(), "{resources}");
-        // Methods that the server does not declare are unknown in both.
+        // Methods that the server does not declare are unknown with and without a session.
         for method in ["resources/subscribe", "logging/setLevel", "tasks/list"] {
             assert_eq!(code(server.ask(method, json!({}))), (404, -32601), "{method}");
             let told = session.post(&json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": {} }));
@@ -500,10 +500,10 @@ fn stream_of_a_call_can_be_resumed() {
     assert_eq!(read_on(&first).len(), rest.len() + 1);
     assert_eq!(read_on(&rest[rest.len() - 2].0), rest[rest.len() - 1..]);
     assert_eq!((session.get("77-1").status, session.get("x").status), (400, 400));
-    // Other sessions cannot read it.
+    // Other sessions cannot read the stream.
     let other = server.initialize();
     assert_eq!(other.get(&last).status, 400);
-    // A second reader of the general stream ends the first.
+    // A second reader of the general stream ends the stream of the first reader.
     let mut general = session.get("");
     assert_eq!(general.kind(), "text/event-stream");
     let second = session.get("");
@@ -575,13 +575,13 @@ fn only_its_client_cancels_a_call() {
     while let Some((_, message)) = reply.event() {
         assert!(message["result"].is_null() && message["error"].is_null(), "{message}");
     }
-    // Its lane is free again.
+    // The lane of the cancelled call is free again.
     assert!(session.text("evaluate", &json!({ "code": "(+ 1 2)" })).starts_with('3'));
-    // Without a session, a closed connection cancels the call,
+    // Without a session, a closed connection cancels the call.
     let params = json!({ "name": "evaluate", "arguments": endless });
     drop(server.ask("tools/call", params.clone()));
     assert!(session.text("evaluate", &json!({ "code": "(+ 1 2)" })).starts_with('3'));
-    // also before the stream begins.
+    // The same holds before the stream begins.
     let (headers, message) = stateless("tools/call", params);
     let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
     drop(server.begin("POST", &headers, message.to_string().as_bytes()));
@@ -656,7 +656,7 @@ fn non_loopback_addresses_are_refused() {
     }
 }
 
-/// rmcp's client in a session, and without.
+/// Serves rmcp's client with and without a session.
 #[tokio::test]
 async fn client_of_rmcp_is_served() {
     let server = Server::at_socket("http-rmcp", &[]);
@@ -733,7 +733,7 @@ fn oracle() -> Server {
     }
 }
 
-/// Sends requests in order. Returns each one's name, status and error code.
+/// Sends requests in order. Returns the name, status and error code of each request.
 fn asked_in_order(server: &Server) -> Vec<(String, u16, Value)> {
     let mut told = Vec::new();
     let mut note = |what: &str, reply: Reply| {

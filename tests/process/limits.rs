@@ -13,7 +13,7 @@ use crate::texts::expect_text;
 /// A user id that is not in use.
 const NOBODY: u32 = 12_347;
 
-/// Runs the program under `sh`, after `limits`, with `input`.
+/// Runs the program with `input` in a shell, after the shell code `limits`.
 fn under(limits: &str, arguments: &str, folder: &Folder, user: Option<u32>, input: Stdio) -> Output {
     use std::os::unix::process::CommandExt;
     let path = if user.is_some() { copied(folder) } else { STEELBANK.to_owned() };
@@ -87,7 +87,8 @@ fn too_few_threads_give_answers_or_errors() {
     // SAFETY: the call only returns a number.
     let user = (unsafe { libc::geteuid() } == 0).then_some(NOBODY);
     if user.is_none() {
-        // The limit includes the user's other processes, so only one thread is surely too few.
+        // The limit includes the user's other processes, so only a limit of one is certainly too
+        // low.
         let output = under("ulimit -u 1", "describe-symbol car", &folder, None, Stdio::null());
         assert!(!has_answered("ulimit -u 1", &output));
         return;
@@ -189,8 +190,8 @@ fn temporary_folder_replaces_an_unwritable_cache() {
         .find(|entry| entry.file_name().to_string_lossy().starts_with("steelbank-"))
         .unwrap();
     assert_eq!(stand_in.metadata().unwrap().permissions().mode() & 0o777, 0o700);
-    // A link with that name is not followed, as any user can create it. A snapshot may still be
-    // written there.
+    // A link with that name is not followed, as any user can create it. Retry the removal: a
+    // snapshot writer may still use the folder.
     wait_while(|| fs::remove_dir_all(stand_in.path()).is_err());
     std::os::unix::fs::symlink(&project, stand_in.path()).unwrap();
     let (_, errors, code) = run(&["find-references", "one"]);

@@ -61,7 +61,7 @@ impl Editor {
         Self::start_in(root, cache, encoding, &options)
     }
 
-    /// Starts the server in the folder `root`, and waits until it has loaded.
+    /// Starts the server in the folder `root`, and waits until it has loaded the project.
     fn start_in(
         root: tempfile::TempDir,
         cache: tempfile::TempDir,
@@ -381,7 +381,7 @@ fn classes_lenses_fixes_and_commands_work() {
     }
     assert_eq!(titles, ["*rate*: 1 use", "price: 4 uses"]);
 
-    // Tests of a function without any, and a verified rename.
+    // Run the tests of a function that has no tests, and verify a rename.
     let mut at = editor.at("shop.lisp", SHOP, "price", 1);
     let command = |name: &str, at: &Value| json!({ "command": name, "arguments": [at] });
     let run = editor.ask("workspace/executeCommand", command("steelbank.runTests", &at));
@@ -465,7 +465,7 @@ fn broken_clients_get_errors() {
     assert_eq!(editor.ask("textDocument/definition", at), good);
     // Malformed messages are reported and skipped.
     editor.send_bytes(b"Content-Length: 5\r\n\r\n{]{]{Content-Length: x\r\n\r\nnonsense\r\n");
-    // A file outside of the project, a huge one, and a rename of a foreign symbol.
+    // A file outside of the project, a huge file, and a rename of a foreign symbol.
     let outside = json!({ "uri": "file:///nowhere/a.lisp", "version": 1, "text": "(car x)" });
     editor.tell("textDocument/didOpen", json!({ "textDocument": outside }));
     let mut huge = "(list 1) ; ä\n".repeat(small_or_full(1_000_000, 8_000_000));
@@ -572,7 +572,7 @@ fn malformed_parameters_get_errors() {
         let params = json!({ "textDocument": document, "positions": [start, wrong] });
         refused(&mut editor, "textDocument/selectionRange", &params);
     }
-    // Reversed ranges, and items that are not the server's.
+    // Reversed ranges, and items that the server did not send.
     let backwards = json!({ "textDocument": document, "range": { "start": far, "end": start } });
     for method in of_ranges {
         refused(&mut editor, &format!("textDocument/{method}"), &backwards);
@@ -681,7 +681,7 @@ fn texts_survive_lisps_death() {
     let mut editor = Editor::start_with(PositionEncoding::Utf16, &["--no-compile", "--allow-eval"]);
     editor.open("cart.lisp", CART);
     editor.open("shop.lisp", SHOP);
-    // Unsaved, and with an unclosed list at the end.
+    // The text is unsaved, and ends with an unclosed list.
     let changed = format!("{}(defun open (", SHOP.replace("(defvar", "; 𝒳\n(defvar"));
     editor.change("shop.lisp", 2, &changed);
     let mut at = editor.at("shop.lisp", &changed, "price (item", 0);
@@ -722,7 +722,7 @@ fn texts_survive_lisps_death() {
             (&json!(2), &json!("steelbank"))
         );
     }
-    // Text and index answer without Lisp.
+    // Requests that need only text and index are answered without Lisp.
     assert_eq!(editor.ask("textDocument/references", at.clone()), expected);
     let document = json!({ "textDocument": at["textDocument"] });
     let symbols = editor.ask("textDocument/documentSymbol", document);
@@ -736,7 +736,7 @@ fn edits_during_a_restart_apply_in_order() {
     editor.open("shop.lisp", SHOP);
     let lose = json!({ "command": "steelbank.evaluate", "arguments": [{ "code": LOSE }] });
     let killed = editor.begin("workspace/executeCommand", lose);
-    // Edits while the server does not read.
+    // Send edits while the server does not read.
     let start = json!({ "line": 0, "character": 0 });
     for version in 2..40 {
         let document = json!({ "uri": editor.uri("shop.lisp"), "version": version });
@@ -893,7 +893,7 @@ fn unsaved_text_is_answered_as_if_saved() {
             editor.change(name, 2, &text);
             let told = told_of(&mut editor, name, &text, &saved);
             editor.tell("textDocument/didClose", json!({ "textDocument": { "uri": editor.uri(name) } }));
-            // Compare with a new server that has this text saved.
+            // Compare with a new server that finds this text in the saved file.
             let [other, cache] = [(); 2].map(|()| tempfile::tempdir().unwrap());
             copy(&root, other.path());
             fs::write(other.path().join(name), &text).unwrap();
@@ -915,7 +915,7 @@ fn unsaved_text_is_answered_as_if_saved() {
 #[test]
 fn standard_symbols_have_hovers_everywhere() {
     let mut editor = Editor::start(PositionEncoding::Utf8);
-    // SBCL skips the second form, and the third one's package does not exist.
+    // SBCL skips the form `other`, and the package of the form `third` does not exist.
     let text = format!(
         "{CART}#+no-such-lisp\n(defun other (x) (let* ((y x)) (declare (ignorable y)) (unwind-protect y (go))))\n\
          (defun odd (x) `(progn ,@(flet ((f (y) (the fixnum y))) (mapcar #'f x))))\n\
@@ -1021,7 +1021,7 @@ fn unsaved_text_is_compiled_in_a_confined_copy() {
     .unwrap();
     let text = "(defpackage :lsp-one (:use :cl))\n(in-package :lsp-one)\n(defun one (x) x)\n";
     fs::write(root.path().join("one.lisp"), text).unwrap();
-    // The scratch copy has another folder for temporary files.
+    // The scratch image has another folder for temporary files.
     let two = "(in-package :lsp-one)\n(defun two () 2)\n(defvar *folder* (uiop:getenv \"TMPDIR\"))\n";
     fs::write(root.path().join("two.lisp"), two).unwrap();
     let options = ["--system", "one"];
@@ -1043,7 +1043,7 @@ fn unsaved_text_is_compiled_in_a_confined_copy() {
     fs::write(editor.root.join("later/later.asd"), "(defsystem \"later\")").unwrap();
     fs::remove_file(editor.root.join("two.lisp")).unwrap();
     editor.open("one.lisp", text);
-    // The second of three texts is incomplete. Calls of functions in another file are no errors.
+    // The second of three texts is incomplete. Calls of functions in another file are not errors.
     let write =
         format!("#.(ignore-errors (with-open-file (out {evil:?} :direction :output) (print 1 out)) 2)");
     let texts = [

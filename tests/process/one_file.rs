@@ -20,7 +20,7 @@ fn answers(program: &Path) {
         outcome(&run_alone(program, &["describe-symbol", "*print-base*", "--package", "cl"]));
     assert_eq!((errors.as_str(), code), ("", Some(0)));
     assert!(text.lines().nth(1).is_some_and(|value| value.ends_with(" 10")), "{text}");
-    // The program has the lines of SBCL's functions, as the sources are not installed.
+    // The program contains the lines of SBCL's functions, because the sources are not installed.
     let questions: [&[&str]; 3] =
         [&["find-definition"], &["describe-symbol"], &["code-find-references", "--no-project-only"]];
     for question in questions {

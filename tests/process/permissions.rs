@@ -75,7 +75,7 @@ fn local_macros_run_only_with_permission() {
         assert!(text.contains("--allow-eval"), "{form}: {text}");
         assert!(!place.mark().exists(), "{form}");
     }
-    // The same for a form in a file that is not loaded.
+    // A trap in a file that is not loaded is not sprung, either.
     fs::write(place.root.join("new.lisp"), format!("(macrolet ((m () {trap})) (m))\n(list #.{trap})\n"))
         .unwrap();
     let answer = client.structured("macroexpand", json!({ "path": "new.lisp", "line": 1, "depth": "all" }));
@@ -90,7 +90,7 @@ fn local_macros_run_only_with_permission() {
         assert!(why.contains("--allow-eval"), "{form}: {why}");
     }
     assert!(!place.mark().exists());
-    // Constant folding must not call functions that call others.
+    // Constant folding must not call functions that call other functions.
     let constant = |call: &str| {
         [
             format!("(incf (aref x {call}))"),
@@ -141,14 +141,14 @@ fn local_macros_run_only_with_permission() {
     ends_well(child, client);
 }
 
-/// The kernel's version.
+/// Returns the kernel's version.
 fn kernel() -> (u32, u32) {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(['.', '-']).map_while(|number| number.parse().ok());
     (numbers.next().unwrap(), numbers.next().unwrap())
 }
 
-/// Whether Landlock is enabled, or the kernel does not report it.
+/// Returns whether Landlock is enabled, or the kernel does not report it.
 fn landlock() -> bool {
     fs::read_to_string("/sys/kernel/security/lsm").map_or(true, |modules| modules.contains("landlock"))
 }
@@ -172,7 +172,7 @@ fn checked_text_writes_only_to_its_folder() {
     let answer = checked(&mut client, &place.trap());
     let found = &answer["structuredContent"];
     if kernel() < (6, 2) || !landlock() {
-        // The text is not tried.
+        // The text is not loaded.
         let why = answer["content"][0]["text"].as_str().unwrap();
         assert!(answer["isError"] == true && why.contains("--allow-eval"), "{answer}");
         assert!(!mark.exists());
@@ -183,7 +183,7 @@ fn checked_text_writes_only_to_its_folder() {
     assert_eq!(found["refused"], json!([mark.display().to_string()]), "{answer}");
     expect_text("refused write", answer["content"][0]["text"].as_str().unwrap());
 
-    // Code that ignores refusals: all are reported, and nothing is written.
+    // All refusals are reported, even if the code ignores them, and nothing is written.
     let quiet = format!(
         "(ignore-errors {trap})
          (ignore-errors (with-open-file (o \"{root}/gate.lisp\" :direction :output :if-exists :append) (print 1 o)))
@@ -286,7 +286,8 @@ fn checked_text_writes_only_to_its_folder() {
     }
 }
 
-/// A repository of a project with a changed file. Programs of its configuration leave a mark.
+/// A repository of a project with a changed file. The programs in the repository's configuration
+/// leave a mark.
 struct Repository {
     folder: Folder,
     root: PathBuf,
@@ -333,7 +334,7 @@ impl Repository {
         path.display().to_string()
     }
 
-    /// Asks for the impact of the changed file, and checks that nothing ran. Returns `None` for an
+    /// Requests the impact of the changed file, and checks that nothing ran. Returns `None` for an
     /// error.
     fn impact(&self, what: &str) -> Option<Value> {
         self.write(
@@ -426,7 +427,7 @@ fn files_are_compared_with_the_commit_by_bytes() {
         let changed = answer["changed"].as_array().unwrap().iter();
         changed.map(|touched| touched["name"].as_str().unwrap().to_owned()).collect()
     };
-    // Conversions by Git at checkout are no change.
+    // Conversions by Git at checkout are not changes.
     let repository = Repository::new("*.lisp text eol=crlf\n");
     let text = "(in-package :g)\n(defun c (x) x)\n(defun d (x) x)\n";
     repository.write("crlf.lisp", &text.replace('\n', "\r\n"));
@@ -440,7 +441,7 @@ fn files_are_compared_with_the_commit_by_bytes() {
     found.sort();
     assert_eq!(found, ["g::d", "g::e", "g::f"]);
 
-    // A new staged file, a deleted one, one outside of a sparse checkout, and a FIFO.
+    // A new staged file, a deleted file, a file outside of a sparse checkout, and a FIFO.
     let repository = Repository::new("");
     for name in ["gone", "sparse", "pipe"] {
         repository.write(&format!("{name}.lisp"), &format!("(in-package :g)\n(defun {name} (x) x)\n"));
@@ -498,7 +499,7 @@ fn cancelled_question_ends_git() {
     client.send(
         &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": call } }),
     );
-    // Cancelling the question ends Git.
+    // Cancelling the query ends Git.
     wait_while(|| Path::new("/proc").join(&process).exists());
     ends_well(child, client);
 }

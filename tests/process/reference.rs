@@ -114,7 +114,7 @@ fn generate() -> String {
         let tool = tools.iter().find(|tool| tool["name"] == name).unwrap_or_else(|| panic!("{name}"));
         describe(&mut page, tool);
         if name == "edit-definition" {
-            // ASDF compares dates in seconds.
+            // ASDF compares modification times in seconds.
             std::thread::sleep(Duration::from_millis(1100));
         }
         answer(&mut page, &mut client, (name, arguments, lines), &folder);

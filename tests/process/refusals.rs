@@ -222,7 +222,8 @@ fn program_on_path_is_ignored() {
     assert!(core.contains("/proc/self/fd/"), "not from the snapshot: {core}");
 }
 
-/// Without /proc, the program cannot start from the single file, but from separate files.
+/// Without /proc, the program cannot start from the single file, but it can start from separate
+/// files.
 #[test]
 fn program_starts_without_proc_from_files() {
     let run = |home: Option<&str>| {

@@ -1,5 +1,5 @@
-//! Tests of `rename` with verification: an applied rename preserves the program, and a wrong one is
-//! detected.
+//! Tests of `rename` with verification: an applied rename preserves the program, and a wrong rename
+//! is detected.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -109,7 +109,7 @@ fn command_renames_verifies_and_undoes() {
     assert!(main().contains("(defun surface (w h)"));
     expect_text("undone", &run(&["--undo", "last"]));
     assert_eq!(main(), MAIN);
-    // A macro builds names from this one, and a use of such a name is elsewhere.
+    // A macro builds names from this name, and another place uses such a name.
     expect_text("refused by verification", &run(&["rn::big", "large", "--apply"]));
     assert_eq!(main(), MAIN);
     let unverified = run(&["rn::big", "large", "--apply", "--no-verify", "--include", "derived"]);
@@ -142,7 +142,7 @@ fn rename_outlives_its_call() {
     };
     let number = running(&client.call("rename", order.clone()));
     assert!(now() == text);
-    // Meanwhile, questions are answered.
+    // Meanwhile, queries are answered.
     assert!(client.text("who-calls", json!({ "name": "slow" })).contains("USER"));
     assert_eq!(
         running(&client.call("rename", json!({ "wait": number, "answer_within_seconds": 0 }))),
@@ -175,7 +175,7 @@ fn rename_outlives_its_call() {
 }
 
 /// Manuals and scripts are listed, and edited on request. Vendored, ignored and binary files are
-/// not.
+/// neither listed nor edited.
 #[test]
 fn other_text_is_listed_and_renamed_on_request() {
     let folder = Folder::new("rename-other-text");
@@ -236,7 +236,7 @@ fn dependents_of_an_edited_system_are_verified() {
     assert_eq!(fs::read_to_string(root.join("main.lisp")).unwrap(), main);
 }
 
-/// Loading cannot verify names that code builds at run time. The answer lists them.
+/// Loading cannot verify names that code builds at run time. The answer lists these names.
 #[test]
 fn names_built_at_run_time_are_reported() {
     let folder = Folder::new("rename-computed");
@@ -250,8 +250,8 @@ fn names_built_at_run_time_are_reported() {
     let kind = ["rn.kind.list:list-kind", "list-sort", "--apply"];
     expect_text("built at run time, without tests", &run(&kind));
     run(&["--undo", "last"]);
-    // A test that runs the code shows the function that builds the old name. After a tail call it
-    // is the caller.
+    // A test that runs the code shows the function that builds the old name. After a tail call, the
+    // caller is shown.
     let test = fs::read_to_string(root.join("test.lisp")).unwrap();
     let look = "(defun look (name) (find-symbol (format nil \"SI~A\" name) :rn))\n(defun run () \
         (handler-case (rn::find-kind :list) (error () nil)) (assert (print (look \"ZED\")))";
@@ -303,14 +303,15 @@ fn renames_are_verified() {
     check_built_names(&bank);
 }
 
-/// Verifies renames with effects that no loaded code shows, and edits in files that are not loaded.
+/// Verification does not load a file if the file's last load was stopped. It reports a file that
+/// loaded before but no longer ends.
 #[test]
 fn file_with_stopped_load_is_skipped() {
     own_process!();
     let folder = Folder::new("rename-stopped");
     let bank = project(&folder.0);
     let root = bank.root().unwrap().to_owned();
-    // The first never ends. The second ended once.
+    // The load of slow.lisp never ends. The load of once.lisp ends, because `busy` does not exist.
     fs::write(root.join("slow.lisp"), "(defun rn::slow () (rn:area 1 2))\n(loop)\n").unwrap();
     fs::write(root.join("once.lisp"), "(when (probe-file \"busy\") (loop))\n").unwrap();
     let load =
@@ -361,7 +362,7 @@ fn exports_used_by_other_files_are_verified() {
 (defun width (x) x)
 ",
             ),
-            // Depends on the exports at read time. ASDF does not see that.
+            // Depends on the exports at read time. ASDF does not know this dependency.
             (
                 "again.lisp",
                 "(defpackage :rx-again (:use :cl :rx)
@@ -391,15 +392,15 @@ fn exports_used_by_other_files_are_verified() {
     let planned = plan(&bank, &request);
     let verified = verify(&bank, &request, &planned, false);
     assert!(verified.same && verified.recompiled, "{verified:?}");
-    // Remove the edits of a file that no image can load. The bare name in it means the exported
-    // symbol.
+    // Remove the edits of a file that no image can load. The bare name in that file refers to the
+    // exported symbol.
     let mut less = planned.clone();
     less.files.retain(|file| file.path != "absent.lisp");
     assert_eq!(less.files.len() + 1, planned.files.len(), "{planned:?}");
     let verified = verify(&bank, &request, &less, false);
     assert!(!verified.same, "{verified:?}");
     expect_text("missing edit", &verified.differences[0].message);
-    // Tests of a framework are compared one by one. A test that fails before and after is no
+    // Tests of a framework are compared one by one. A test that fails before and after is not a
     // difference.
     let verified = verify(&bank, &request, &planned, true);
     let messages: Vec<&str> = verified.differences.iter().map(|found| found.message.as_str()).collect();

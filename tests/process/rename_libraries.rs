@@ -1,7 +1,7 @@
-//! Tests of `rename` with random names in libraries: an applied rename verifies, a refused one has
-//! a reason, and a wrong plan is detected.
+//! Tests of `rename` with random names in libraries: an applied rename verifies, a refused rename
+//! has a reason, and a wrong plan is detected.
 //!
-//! There are three small libraries, and all of them in `cargo xtask full`.
+//! Uses three small libraries, or all libraries in `cargo xtask full`.
 //! `STEELBANK_RENAMES=babel,rt` selects libraries. `STEELBANK_RENAMES_NAMES`,
 //! `STEELBANK_RENAMES_WRONG` and `STEELBANK_RENAMES_SEED` set the number of names, the number of
 //! wrong plans, and the seed.
@@ -51,7 +51,7 @@ fn random_renames_verify_and_wrong_plans_fail() {
         renames::copy(library, &root);
         let others = libraries.iter().filter(|other| *other != library);
         let registry: String = others.map(|other| format!("{}//:", other.display())).collect();
-        // Some libraries write compiled C into their source folder.
+        // Run in the library's folder: some libraries write compiled C into their source folder.
         let mut child = command(NAME);
         let output = run(child.current_dir(&root).env(LIBRARY, &root).env("CL_SOURCE_REGISTRY", registry));
         let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();

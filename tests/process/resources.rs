@@ -10,7 +10,7 @@ use crate::program::{Folder, Streams, ends_well, initialized, serve, server};
 
 const FILES: usize = 130;
 
-/// Writes a project of two systems, one with many files. Loading any of these fails.
+/// Writes a project of two systems, one with many files. Loading any of these files fails.
 fn project(name: &str) -> Folder {
     let folder = Folder::new(name);
     let root = folder.join("project");
@@ -114,11 +114,12 @@ fn files_are_listed_in_pages_without_loading() {
     ends_well(child, client);
 }
 
-/// The reason of Lisp's death, which the note about a restart has, and the number of such notes.
+/// The reason of Lisp's death, which the note about a restart contains, and the number of such
+/// notes.
 const NOTE: &str = "abort";
 const NOTES: usize = 3;
 
-/// A question that Lisp's death interrupts is repeated. Only answers with text show the note about
+/// A request that Lisp's death interrupts is repeated. Only answers with text show the note about
 /// the restart.
 #[test]
 fn resources_survive_lisps_death_with_a_note() {
@@ -138,7 +139,7 @@ fn resources_survive_lisps_death_with_a_note() {
         notes += usize::from(text.contains(NOTE));
     }
     let of = json!({ "type": "ref/resource", "uri": "steelbank:///symbol/{name}" });
-    // These have no text for a note.
+    // The answers to these requests have no text for a note.
     for _ in 0..10 {
         listed(&mut client);
         complete(&mut client, of.clone(), "name", "cl:mapcar");

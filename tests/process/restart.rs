@@ -147,7 +147,7 @@ fn restart_uses_a_snapshot() {
     client.text("load-system", json!({ "system": "good" }));
     let process = format!("/proc/{}/maps", server.child.id());
     let from_snapshot = || std::fs::read_to_string(&process).unwrap().contains("/snapshots/");
-    // The first restart loads the system again, and starts a snapshot.
+    // The first restart loads the system again, and starts a snapshot writer.
     restart(client);
     assert!(!from_snapshot());
     let snapshots = server.folder.join("cache/projects/snapshots");
@@ -192,8 +192,9 @@ fn crash_loop_stops_and_the_index_still_answers() {
     ends_well(server.child, server.client);
 }
 
-/// A form that ends Lisp, and whether concurrent questions are still answered. They are not if the
-/// form damages data that they need. A form that costs only an answer is accepted, too.
+/// A form that ends Lisp, and whether concurrent queries are still answered. Queries are not
+/// answered if the form damages data that they need. A form that only fails its request is
+/// accepted, too.
 #[derive(serde::Deserialize)]
 struct End {
     form: String,
@@ -340,7 +341,7 @@ fn deaths_in_a_row_leak_nothing() {
     ends_well(server.child, server.client);
 }
 
-/// A restart fails a running load, which is not repeated, and repeats a waiting question.
+/// A restart fails a running load, which is not repeated, and repeats a waiting query.
 #[test]
 fn restart_fails_a_running_load() {
     let mut server = start("again-running", &[]);
@@ -396,7 +397,7 @@ fn file_that_kills_lisp_twice_is_not_reloaded() {
 }
 
 /// A test that kills Lisp has the status `died`, and later tests do not run. Earlier results and
-/// the session stay.
+/// the session are kept.
 #[test]
 fn test_that_kills_lisp_is_named() {
     let folder = Folder::new("again-tests");

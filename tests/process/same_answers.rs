@@ -16,7 +16,7 @@ use crate::program::{Folder, STEELBANK, Streams, ends_well, initialized};
 use crate::renames::copy;
 use crate::texts::{expect_text, in_general, write_project};
 
-/// A definition that questions are about.
+/// A definition that the test queries.
 pub(crate) struct Asked {
     name: String,
     package: String,
@@ -69,11 +69,11 @@ pub(crate) fn session(mut command: Command) -> (Child, Client) {
     (child, client)
 }
 
-/// Returns the answers of all reading tools, each with its question.
+/// Returns the answers of all reading tools, each with its query.
 pub(crate) fn answers(client: &mut Client, asked: &[Asked]) -> Vec<(String, Value)> {
     let mut said = Vec::new();
     for (tool, schema) in reading(client) {
-        // These describe the process itself.
+        // These tools describe the process itself.
         if matches!(tool.as_str(), "status" | "index_project" | "check_index_status") {
             continue;
         }
@@ -87,8 +87,8 @@ pub(crate) fn answers(client: &mut Client, asked: &[Asked]) -> Vec<(String, Valu
                 let answer = client.call(&tool, arguments.clone());
                 let mut answer =
                     json!([answer["structuredContent"], answer["content"][0]["text"], answer["isError"]]);
-                // The duration is an estimate, and its line is only in the text of plans that have
-                // one.
+                // The duration is an estimate, and its line is only in the text of plans with an
+                // estimate.
                 if let (Some(seconds), Some(text)) =
                     (answer[0]["verifying_takes_seconds"].as_u64(), answer[1].as_str())
                 {
@@ -108,7 +108,7 @@ pub(crate) fn answers(client: &mut Client, asked: &[Asked]) -> Vec<(String, Valu
     said
 }
 
-/// Lists the questions that `others` answers differently.
+/// Lists the queries that `others` answers differently.
 fn differences(how: &str, answers: &[(String, Value)], others: &[(String, Value)]) -> Vec<String> {
     assert!(answers.len() > 50 && others.len() == answers.len(), "{} {}", answers.len(), others.len());
     let pairs = answers.iter().zip(others).filter(|((_, answer), (_, other))| answer != other);
@@ -117,7 +117,7 @@ fn differences(how: &str, answers: &[(String, Value)], others: &[(String, Value)
         .collect()
 }
 
-/// Asks about the definitions that `about` returns in all three kinds of session, and compares the
+/// Queries the definitions that `about` returns in all three kinds of session, and compares the
 /// answers.
 #[track_caller]
 fn compare(home: &Path, system: &str, about: &dyn Fn(&mut Client) -> Vec<Asked>) {
@@ -158,7 +158,7 @@ fn unreferenced_names_are_found_in_all_sessions() {
             let plan = client.structured("rename", json!({ "name": "cold:user", "new_name": new }));
             assert!(plan["conflicts"].to_string().contains(&format!("cold::{new}")), "{plan}");
         }
-        // They are suggested for misspelt names.
+        // Such names are suggested for misspelt names.
         for (tool, argument, misspelt) in [
             ("describe-symbol", "name", "cold::lonely-functio"),
             ("find-definition", "name", "cold::lonely-functio"),
@@ -169,7 +169,7 @@ fn unreferenced_names_are_found_in_all_sessions() {
             let answer = client.call(tool, json!({ argument: misspelt })).to_string();
             assert!(answer.contains("lonely-function"), "{tool} {misspelt}: {answer}");
         }
-        // who-sets notes assignments to slots and places.
+        // who-sets reports assignments to slots and places.
         for name in ["balance", "owner", "user"] {
             let text = client.text("who-sets", json!({ "name": format!("cold::{name}") }));
             expect_text(&format!("who-sets {name}"), &text);
@@ -254,7 +254,7 @@ fn libraries_answer_alike_in_all_sessions() {
     compare(&home, "all", &about);
 }
 
-/// Writes a state of a project's history. Each state has other functions, files and calls.
+/// Writes a state of a project's history. Functions, files and calls differ between states.
 fn write_state(project: &Path, state: usize) -> Vec<Asked> {
     let mut asked = Vec::new();
     for (file, count) in [("a", 3 + state % 3), ("b", 2 + state % 2), ("c", state % 3)] {

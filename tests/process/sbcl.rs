@@ -1,5 +1,5 @@
-//! Tests of `--sbcl`, which selects another SBCL for a command and all its processes. This image is
-//! made from the built-in SBCL. `cargo xtask full` tests another SBCL.
+//! Tests of `--sbcl`, which selects another SBCL for a command and all its processes. The image of
+//! these tests is made from the built-in SBCL. `cargo xtask full` tests another SBCL.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -66,7 +66,7 @@ fn missing_image_is_refused_with_a_command() {
         shown(&output).replace(&own, "{own}")
     };
     expect_text("no image", &refused("9.9"));
-    // An image of another build, and a folder that is no image.
+    // An image of another build, and a folder that is not an image.
     for name in ["2.7.0-000000000000", "nothing"] {
         fs::create_dir_all(folder.join("cache/images").join(name)).unwrap();
         fs::write(folder.join("cache/images").join(name).join("tree"), "sbcl-2.7.0-000000000000\n").unwrap();
@@ -111,7 +111,7 @@ fn all_processes_start_the_image() {
         assert_eq!(ask(question), asked(&folder, question).0);
     }
 
-    // Commands, scratch copies, and their caches.
+    // Commands, scratch images, and their caches.
     fs::write(folder.join("one.asd"), "(defsystem \"one\" :components ((:file \"one\")))").unwrap();
     fs::write(folder.join("one.lisp"), "(defun cl-user::one (list) (mapcar #'car list))").unwrap();
     let evaluate = json!({ "code": CORE }).to_string();

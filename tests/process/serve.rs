@@ -75,7 +75,7 @@ fn server_ends_if_client_stops_reading() {
     }
 }
 
-/// Asks for more than fits into a pipe, reads a little of it, and stops reading.
+/// Requests more than fits into a pipe, reads a little of it, and stops reading.
 fn leave(command: Command, mut input: impl std::io::Write + Send + 'static, mut output: impl std::io::Read) {
     drop(command);
     let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
@@ -135,7 +135,7 @@ fn long_call_reports_progress_on_request() {
         })
         .collect();
     assert!(!news.is_empty() && news.is_sorted(), "{news:?}");
-    // The second forced load has a longer plan of ASDF's.
+    // The second forced load has a longer ASDF plan.
     asking["_meta"] = json!({ "progressToken": "again" });
     client.request("tools/call", asking);
     for notification in client.others.drain(..) {
@@ -394,13 +394,13 @@ fn children_of_lisp_do_not_inherit_streams() {
           (sb-alien:alien-funcall (sb-alien:extern-alien \"sleep\" (function sb-alien:unsigned-int sb-alien:unsigned-int)) 40)
           (sb-alien:alien-funcall (sb-alien:extern-alien \"raise\" (function sb-alien:int sb-alien:int)) 9))";
     let (child, mut client) = initialized(server_over(&folder, "steelbank-forks", code), Streams::Pipes);
-    // The first question starts the watcher.
+    // The first query starts the watcher.
     client.call("who-calls", json!({ "name": "cl:car" }));
     assert!(watches_folders(child.id()));
     client.call("load-system", json!({ "system": "steelbank-forks", "timeout_seconds": 20 }));
     let children = children_of(child.id());
     assert!(children.len() > 1, "a program and a copy of the process");
-    // A forked child closes it as soon as it runs.
+    // A forked child closes the watcher's descriptors as soon as it runs.
     let is_closed = || !children.iter().any(|child| watches_folders(*child));
     wait_until("a child holds what watches folders", is_closed);
     let begun = std::time::Instant::now();

@@ -63,7 +63,7 @@ fn wrong_library_is_named() {
     let text = folder.join("libtext.so");
     fs::write(&text, "no library").unwrap();
     let mut installation = Installation::built();
-    // SAFETY: it is no library.
+    // SAFETY: the file is not a library, so none of its code runs.
     installation.image.library = unsafe { RuntimeLibrary::file(text.clone()) };
     let error = start(installation);
     assert!(error.contains(&*text.to_string_lossy()), "{error}");
@@ -77,7 +77,7 @@ fn wrong_library_is_named() {
         .map(PathBuf::from)
         .unwrap();
     let mut installation = Installation::built();
-    // SAFETY: its constructors have run.
+    // SAFETY: the constructors of this library have already run.
     installation.image.library = unsafe { RuntimeLibrary::file(libc.clone()) };
     let error = start(installation);
     assert!(error.contains(&*libc.to_string_lossy()), "{error}");
@@ -230,7 +230,7 @@ fn project_systems_shadow_contribs() {
             let (text, errors, code) = ask(&["--system", "p", "snapshot"]);
             assert_eq!(code, Some(0), "{text} {errors}");
         }
-        // Otherwise, the background would make a snapshot.
+        // Otherwise, a background process would write a snapshot.
         let started = if again == "from the snapshot" {
             &["--system", "p"][..]
         } else {

@@ -90,7 +90,7 @@ fn clients_share_a_host_that_ends_after_them() {
     wait_while(|| {
         first.1.call("describe-symbol", json!({ "name": "fresh" })).to_string().contains("FUNCTION")
     });
-    // Both see the restart, in the same host.
+    // Both clients see the restart, in the same host.
     for (_, client) in [&mut first, &mut second] {
         let status = client.call("status", json!({}));
         assert_eq!(status["structuredContent"]["host"]["process"], one["process"], "{status}");
@@ -103,7 +103,7 @@ fn clients_share_a_host_that_ends_after_them() {
     let three = host(&mut third.1);
     assert_ne!(three["process"], one["process"]);
     end(vec![third], &three["process"]);
-    // The host outlives a killed client, and lingers after the last one.
+    // The host outlives a killed client, and lingers after the last client.
     first.0.kill().unwrap();
     first.0.wait().unwrap();
     wait_while(|| host(&mut second.1)["clients"].as_array().unwrap().len() > 1);
@@ -169,7 +169,7 @@ struct Tally {
     cut: usize,
 }
 
-/// Asks `count` mixed requests, several at a time, as client `number`, and checks each answer.
+/// Sends `count` mixed requests, several at a time, as client `number`, and checks each answer.
 fn ask_mixed(client: &mut Client, number: usize, may_evaluate: bool, count: usize) -> Tally {
     let mut tally = Tally::default();
     let mut next = 0;
@@ -187,7 +187,7 @@ fn ask_mixed(client: &mut Client, number: usize, may_evaluate: bool, count: usiz
             })
             .collect();
         next += batch.len();
-        // Cancel one: it is answered at most once.
+        // Cancel one request: it is answered at most once.
         let called_off = batch.last().filter(|(at, _)| at % 5 == 4).map(|(_, id)| *id);
         if let Some(id) = called_off {
             let params = json!({ "requestId": id });
@@ -255,7 +255,8 @@ fn concurrent_clients_get_only_their_answers() {
                 scope.spawn(move || ask_mixed(client, number, number % 2 == 0, requests))
             })
             .collect();
-        // Meanwhile, other clients connect, ask and are killed. Lisp dies, and is restarted.
+        // Meanwhile, other clients connect, send requests and are killed. Lisp dies, and is
+        // restarted.
         let mut round = 0;
         while !busy.iter().all(|thread| thread.is_finished()) {
             let (mut child, mut client) = join(&folder, &["--allow-eval"]);
@@ -307,7 +308,7 @@ fn memory(process: &Value) -> u64 {
 #[test]
 fn five_clients_need_at_most_half_more_memory() {
     let folder = project("share-memory");
-    // A project with the systems and data of a typical one.
+    // A project with the systems and data of a typical project.
     let held = "(defvar cl-user::*held* (make-array 4000000 :initial-element 7))\n";
     let path = folder.0.join("project/shop.lisp");
     std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + held).unwrap();
@@ -330,7 +331,7 @@ fn five_clients_need_at_most_half_more_memory() {
     ask(&mut private, 0);
     let mut clients: Vec<(Child, Client)> = (0..5).map(|_| join(&folder, &[])).collect();
     clients.iter_mut().enumerate().for_each(|(number, (_, client))| ask(client, number));
-    // All live at once, as they share the pages of one program.
+    // Measure while all processes are alive, because they share the pages of one program.
     let process = host(&mut clients[0].1)["process"].clone();
     let one = memory(&json!(alone.id()));
     let (kept, five) =
@@ -371,7 +372,7 @@ fn host_survives_broken_handovers() {
     let (child, mut client) = serve(sharing(&folder, &[]), Streams::Pipes);
     // Meanwhile, the host fails to accept the connection.
     std::thread::sleep(Duration::from_millis(500));
-    // Then it has free descriptors, but too few to serve a client.
+    // Then the host has free descriptors, but too few to serve a client.
     for _ in 0..3 {
         first.1.text(
             "evaluate",

@@ -38,7 +38,7 @@ fn heard(editor: &mut Editor) -> String {
     }
 }
 
-/// A project of two files. The second one uses the first one's functions.
+/// Writes a project of two files. The second file uses functions of the first file.
 fn used_project(name: &str) -> (Folder, String) {
     let folder = project(name);
     let asd = "(defsystem \"shop\" :serial t :components ((:file \"shop\") (:file \"uses\")))";
@@ -54,7 +54,7 @@ fn references(editor: &mut Editor, shop: &str) -> Value {
     editor.ask("textDocument/references", at)
 }
 
-/// Returns the references and definitions of a function that an agent gets.
+/// Returns the references and definitions of a function, as an agent gets them.
 fn places(client: &mut Client) -> (Value, Value) {
     let used = client.structured("code-find-references", json!({ "name": "of-client-1" }));
     let defined = client.structured("find-definition", json!({ "name": "of-client-1" }));
@@ -105,7 +105,7 @@ fn editors_share_lisp_but_not_texts() {
     assert_eq!(places(&mut agent.1), of_disk);
     assert_eq!(places(&mut other.1), of_disk);
 
-    // One editor renames while agents ask. The other editor's text stays.
+    // One editor renames while agents send queries. The other editor's text does not change.
     std::thread::scope(|scope| {
         let asking = scope.spawn(|| {
             (0..small_or_full(15, 500)).for_each(|_| assert_eq!(places(&mut agent.1), of_disk));
@@ -181,7 +181,8 @@ fn editors_share_lisp_but_not_texts() {
         );
     }
 
-    // A killed editor's text is dropped. An editor without `shutdown` exits with 1, others with 0.
+    // A killed editor's text is dropped. An editor exits with 1 without `shutdown`, and otherwise
+    // with 0.
     two.child.kill().unwrap();
     two.child.wait().unwrap();
     wait_while(|| clients(&mut agent.1).len() > 3);
@@ -205,7 +206,7 @@ fn editors_wait_for_a_running_load() {
     let asd =
         "(defsystem \"shop\" :serial t :components ((:file \"slow\") (:file \"shop\") (:file \"uses\")))";
     fs::write(root.join("shop.asd"), asd).unwrap();
-    // The scratch copy that checks files may not write there.
+    // The scratch image that checks files may not write this file.
     let slow = format!(
         "(ignore-errors
            (with-open-file (out {:?} :direction :output :if-exists :append :if-does-not-exist :create)
@@ -219,7 +220,7 @@ fn editors_wait_for_a_running_load() {
     let mut one = editor(&folder, "One", &[]);
     wait_until("the load does not begin", || folder.0.join("loads").exists());
     let mut two = editor(&folder, "Two", &["--no-compile"]);
-    // Meanwhile, it answers.
+    // Meanwhile, the second editor's server answers.
     two.open("uses.lisp", uses);
     let document = two.at("uses.lisp", uses, "uses", 0)["textDocument"].clone();
     let symbols = two.ask("textDocument/documentSymbol", json!({ "textDocument": document }));

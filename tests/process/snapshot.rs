@@ -1,5 +1,5 @@
-//! Tests of snapshots: answers are the same with and without one, after any edit, and damage is
-//! detected.
+//! Tests of snapshots: answers are the same with and without a snapshot, after any edit, and damage
+//! is detected.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ fn bank(root: &Path, cache: &Path, systems: &[&str], snapshots: bool) -> Steelba
         .unwrap()
 }
 
-/// Loads the systems, and prints the answers to all questions as JSON.
+/// Loads the systems, and prints the answers to all queries as JSON.
 #[test]
 #[ignore = "run by the tests below"]
 fn answers() {
@@ -122,8 +122,8 @@ fn child_says(told: &Value) -> Value {
     serde_json::from_str(line.unwrap_or_else(|| panic!("{text}\n{errors}"))).unwrap()
 }
 
-/// Makes a snapshot in its own process, as the command line does. Returns whether that succeeded,
-/// and the output.
+/// Makes a snapshot in a separate process, as the command line does. Returns whether that
+/// succeeded, and the output.
 fn make(root: &Path, cache: &Path, systems: &[&str]) -> (bool, String) {
     let told = json!({ "root": root, "cache": cache, "systems": systems });
     let output = Command::new(std::env::current_exe().unwrap())
@@ -163,7 +163,7 @@ fn assert_same(plain: &Value, snapshot: &Value, when: &str) {
     assert_eq!(plain.len(), snapshot.len(), "{when}");
     for (one, other) in plain.iter().zip(snapshot) {
         let (mut one, other) = (without_addresses(one), without_addresses(other));
-        // This load did not load the dependencies that the snapshot has.
+        // This load did not load the dependencies that the snapshot contains.
         if part && let Some(cached) = one[1].get_mut("cached").and_then(Value::as_array_mut) {
             cached.retain(|file| other[1]["cached"].as_array().unwrap().contains(file));
         }
@@ -182,7 +182,7 @@ fn write(root: &Path, name: &str, text: &str) {
     fs::write(root.join(name), text).unwrap();
 }
 
-/// Writes a project that uses two external libraries and a third in the project.
+/// Writes a project that uses two external libraries and a third library in the project.
 fn write_project(root: &Path) {
     fs::create_dir_all(root.join("lib")).unwrap();
     write(root, "init.lisp", "(push :first-init *features*)\n");
@@ -296,7 +296,7 @@ fn answers_are_equal_with_and_without_snapshot() {
         ("another init file", &|| edit("init.lisp", ":first-init", ":second-init")),
     ];
     for (number, (what, change)) in edits.iter().enumerate() {
-        // ASDF compares dates in seconds.
+        // ASDF compares modification times in seconds.
         std::thread::sleep(Duration::from_millis(1100));
         change();
         let (one, other) = both();
@@ -390,7 +390,7 @@ fn obstacles_to_a_snapshot_are_named() {
              (sb-sys:find-dynamic-foreign-symbol-address \"calloc\")) (function sb-sys:system-area-pointer \
              sb-alien:size-t sb-alien:size-t)) 3 4)",
         ),
-        // A failed reallocation keeps the block, and a partial unmapping the rest.
+        // A failed reallocation keeps the block. A partial unmapping keeps the rest of the mapping.
         (
             "failing",
             "(defvar cl-user::*kept* (sb-alien:make-alien sb-alien:char 100))
@@ -535,14 +535,14 @@ fn auto_makes_snapshots_and_remembers_refusals() {
 }
 
 /// After an edit of a small project, no snapshot is made until the loads have taken as long as
-/// that.
+/// making a snapshot takes.
 #[test]
 fn snapshot_is_renewed_when_it_pays() {
     let folder = Folder::new("snapshot-pays");
     let root = folder.canonicalize().unwrap().join("project");
     fs::create_dir_all(&root).unwrap();
     write(&root, "small.asd", "(defsystem \"small\" :components ((:file \"small\")))");
-    // Two loads take as long as saving.
+    // Two loads take as long as making a snapshot.
     let text = |number: u32| {
         format!(
             "(defun cl-user::small-{number} (x) (cl-user::small x))\n(defun cl-user::small (x) x)\n(sleep 1.1)\n"
@@ -582,7 +582,7 @@ fn damaged_snapshot_is_replaced() {
     assert_eq!(ask(), answer);
     wait_until("no snapshot was created", || snapshots().len() == 1);
     assert_eq!(ask(), answer);
-    // The snapshot's index has the places in SBCL's sources, which are not installed.
+    // The snapshot's index contains the places in SBCL's sources, which are not installed.
     let definition = run(&["find-definition", "cl:mapcar"]);
     assert!(definition.contains("LIST.LISP:"), "{definition}");
     assert_eq!(definition, run(&["--no-snapshot", "find-definition", "cl:mapcar"]));

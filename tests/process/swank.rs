@@ -21,7 +21,7 @@ const SWANK: &str = "/usr/share/common-lisp/source/slime/swank.asd";
 const NOTHING_INSTALLED: (&str, &str) =
     ("CL_SOURCE_REGISTRY", "(:source-registry :ignore-inherited-configuration)");
 
-/// Whether Swank is installed. Prints a line if it is not.
+/// Returns whether Swank is installed. Prints a line if it is not.
 pub(crate) fn is_installed() -> bool {
     let found = Path::new(SWANK).exists();
     if !found {
@@ -208,7 +208,7 @@ fn editor_definitions_are_in_the_next_answer() {
     assert!(loaded.contains(":ok"), "{loaded}");
     let callers = client.text("who-calls", json!({ "name": "price", "package": "shop" }));
     assert!(callers.contains("shop.lisp:12:9:"), "{callers}");
-    // Definitions in the REPL, also of variables.
+    // Definitions in the REPL are found, also of variables.
     editor.evaluate("(defun shop::from-repl () (shop::price nil))");
     let callers = client.text("who-calls", json!({ "name": "price", "package": "shop" }));
     assert!(callers.contains("SHOP::FROM-REPL"), "{callers}");
@@ -250,7 +250,7 @@ fn editor_reconnects_and_strangers_are_refused() {
     client.text("restart-lisp", json!({ "force": true }));
     while editor.read().is_ok() {}
     let mut editor = Editor::connected(port);
-    // Clients without the secret are refused, and block nobody,
+    // Clients without the secret are refused, and block nobody.
     let secret = folder.join("home/.slime-secret");
     std::fs::write(&secret, "sesame\n").unwrap();
     for _ in 0..3 {
@@ -259,7 +259,7 @@ fn editor_reconnects_and_strangers_are_refused() {
         assert!(stranger.read().is_err(), "a stranger is answered");
         comes_in(port, &mut client);
     }
-    // also not if several connect at once.
+    // The same holds if several connect at once.
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
@@ -294,7 +294,7 @@ fn comes_in(port: u16, client: &mut Client) {
     }
 }
 
-/// Whether the port listens only on the loopback address.
+/// Returns whether the port listens only on the loopback address.
 fn only_loopback(port: u16) -> bool {
     let tables =
         ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default());
@@ -324,7 +324,7 @@ fn sharing_clients_share_the_port() {
     assert_eq!(host, second.1.status()["host"]["process"]);
     let mut third = initialized(sharing(&["--allow-eval", "--swank", &port.to_string()]), Streams::Pipes);
     assert_eq!(third.1.status()["swank"]["port"], port);
-    // Another port is refused, and the error names the open one.
+    // Another port is refused, and the error names the open port.
     let other = if port == 4005 { 4006 } else { 4005 };
     let mut refused = sharing(&["--allow-eval", "--swank", &other.to_string()]);
     let (_, errors, code) = outcome(&refused.stdin(Stdio::null()).stderr(Stdio::piped()).output().unwrap());
@@ -339,7 +339,7 @@ fn sharing_clients_share_the_port() {
     while editor.read().is_ok() {}
     let mut editor = Editor::connected(port);
     assert!(editor.evaluate("(+ 1 1)").contains("\"2\""));
-    // The last answer may be from the image that was about to end.
+    // The last answer may come from the image that was about to end.
     assert_eq!(self::port(&mut first.1), port);
     assert_eq!(first.1.status()["host"]["process"], host);
     ends_well(first.0, first.1);
@@ -380,7 +380,7 @@ fn port_needs_permission_and_swank() {
     }
 }
 
-/// Whether there is an Emacs with SLIME.
+/// Returns whether there is an Emacs with SLIME.
 pub(crate) fn has_slime() -> bool {
     let emacs = Command::new("emacs").args(["--batch", "--eval", "(require 'slime)"]).output();
     emacs.is_ok_and(|output| output.status.success())

@@ -46,7 +46,7 @@ fn tasks_take_few_calls_and_tokens() {
         println!("{name}: {} calls, {tokens} tokens", calls.len());
         assert!(tokens <= task["most_tokens"].as_u64().unwrap() as usize, "{name}: {tokens} tokens");
     }
-    // The text has only the new name.
+    // The text contains only the new name.
     let text = fs::read_to_string(project.join("regex-class-util.lisp")).unwrap();
     assert!(text.contains("(regex-total-length") && !text.contains("(regex-length"), "{text}");
     ends_well(child, client);

@@ -1,11 +1,11 @@
-//! Traces a forked child's system calls, to kill it at one of them or to let one fail.
+//! Traces a forked child's system calls, to kill the child at a system call or to let a call fail.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 /// A stop of the child at a system call.
 pub(crate) struct Stop {
-    /// The number of the stop. Each system call has one before and one after it.
+    /// The number of the stop. Each system call has one stop before it and one stop after it.
     pub(crate) at: usize,
     /// The system call's number. `None` after the call.
     pub(crate) call: Option<i64>,
@@ -99,7 +99,7 @@ pub(crate) fn trace(
 
 /// Returns the system call that the child is about to make.
 fn call(child: i32) -> Option<i64> {
-    // SAFETY: zeros are a value of it; the call writes no more than its size.
+    // SAFETY: zeros are a valid `ptrace_syscall_info`; the call writes no more than its size.
     let info = unsafe {
         let mut info: libc::ptrace_syscall_info = std::mem::zeroed();
         let size = std::mem::size_of_val(&info);
@@ -116,11 +116,11 @@ fn call(child: i32) -> Option<i64> {
 
 #[cfg(target_arch = "x86_64")]
 mod registers {
-    /// Whether system calls can be made to fail.
+    /// Whether this module can make system calls fail.
     pub(crate) const CAN_FAIL: bool = true;
 
     fn with(order: &impl Fn(libc::c_uint, usize), change: impl FnOnce(&mut libc::user_regs_struct)) {
-        // SAFETY: zeros are a value of it.
+        // SAFETY: zeros are a valid `user_regs_struct`.
         let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
         order(libc::PTRACE_GETREGS, (&raw mut registers) as usize);
         change(&mut registers);
@@ -138,7 +138,7 @@ mod registers {
 
 #[cfg(not(target_arch = "x86_64"))]
 mod registers {
-    /// Whether system calls can be made to fail.
+    /// Whether this module can make system calls fail.
     pub(crate) const CAN_FAIL: bool = false;
 
     pub(super) fn skip(_: &impl Fn(libc::c_uint, usize)) {

@@ -1,5 +1,5 @@
-//! Tests of folders that the kernel cannot watch: status and doctor report it, and answers stay
-//! correct.
+//! Tests of folders that the kernel cannot watch: status and doctor report the reason, and answers
+//! remain correct.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,7 @@ fn unwatched(client: &mut Client) -> (String, Value) {
     (text, status["structuredContent"]["unwatched"].clone())
 }
 
-/// Starts a server, and asks it a question. Returns the text of `status`, and its field about the
+/// Starts a server, and sends it a query. Returns the text of `status`, and its field about the
 /// watcher.
 fn after_a_question(command: Command, ask: impl FnOnce(&mut Client)) -> (String, String) {
     let (child, mut client) = initialized(command, Streams::Pipes);

@@ -1,7 +1,7 @@
 //! The ceilings that `cargo xtask lint` enforces: limits for the product's size and for patterns
 //! that plain prose avoids.
 //!
-//! `xtask/ceilings.txt` lists them, a line `NAME = FIGURE` each. A change may lower a figure. It
+//! `xtask/ceilings.txt` lists them, a line `NAME = FIGURE` each. A change may lower any figure, but
 //! may raise only `product-lines`, and only with a bullet in CHANGELOG.md that names the new figure
 //! and its benefit.
 
@@ -15,7 +15,8 @@ const FILE: &str = "xtask/ceilings.txt";
 /// The figures by name.
 pub(crate) type Ceilings = BTreeMap<String, f64>;
 
-/// Reads the ceilings, and checks that none is higher than in any earlier commit.
+/// Reads the ceilings, and checks that none is higher than in any earlier commit, except a higher
+/// figure of `product-lines` that CHANGELOG.md names.
 pub(crate) fn read() -> Result<Ceilings, String> {
     let text = std::fs::read_to_string(root().join(FILE)).map_err(|error| format!("{FILE}: {error}"))?;
     let now = parse(&text)?;

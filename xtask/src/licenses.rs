@@ -1,5 +1,5 @@
-//! `cargo xtask licenses`: writes the notices of all libraries linked into the program, which the
-//! program prints.
+//! `cargo xtask licenses`: writes the notices of all libraries that are linked into the program.
+//! `steelbank licenses` prints these notices.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

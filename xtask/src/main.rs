@@ -31,7 +31,7 @@ const USAGE: &str = "Usage: cargo xtask check | lint | full | size | prose [--li
             another duration), dist, twice. Continues after a failure, and ends with a table
 ";
 
-/// Crates that must not be compiled for a Rust program that uses only the library.
+/// Crates that must not be compiled for a Rust program that uses the library without features.
 const NOT_IN_THE_LIBRARY: [&str; 5] = ["tree-sitter", "clap", "rmcp", "tokio", "notify"];
 
 /// The outcome of a step: passed, or the reason why the step was skipped. The error is the message
@@ -63,8 +63,8 @@ const LINT: &[Step] = &[
 const CHECK: &[Step] =
     &[("unit tests, architecture", unit_tests), ("the Lisp half", || script("tests/lisp.sh"))];
 
-/// The steps that only `cargo xtask full` runs. Steps that need the release build come after the
-/// step that builds it.
+/// The steps that `cargo xtask full` runs in addition to `check`; the commands `dist` and `twice`
+/// run the last two. Steps that need the release build come after the step that builds it.
 const LONG: &[Step] = &[
     ("bootstrap script", || script("tests/bootstrap.sh")),
     ("all tests, in their long form", long_tests),
@@ -181,8 +181,8 @@ fn features() -> Outcome {
     }
 }
 
-/// Compiles with the minimum version of Rust that the manifests declare, if rustup has installed
-/// it.
+/// Checks that the workspace compiles with the minimum version of Rust that Cargo.toml declares.
+/// Left out if that is the compiler in use, or if rustup has not installed that version.
 fn least_rust() -> Outcome {
     let manifest = std::fs::read_to_string(root().join("Cargo.toml")).map_err(|error| error.to_string())?;
     let version = manifest
@@ -224,8 +224,8 @@ fn other_sbcl() -> Outcome {
         .current_dir(root()))
 }
 
-/// Checks, for arm64, the code that compiles without an SBCL for arm64: the lower crates, and the C
-/// shim. The headers of SBCL's runtime are those of this machine.
+/// Checks, for arm64, the code that compiles without an SBCL for arm64: the crates in `crates/`,
+/// and the C shim. The headers of SBCL's runtime are those of this machine.
 fn arm64() -> Outcome {
     const TARGET: &str = "aarch64-unknown-linux-gnu";
     const GCC: &str = "aarch64-linux-gnu-gcc";
@@ -268,8 +268,8 @@ fn long_tests() -> Outcome {
     run(cargo().arg("test").env("STEELBANK_FULL", "1").env("PROPTEST_CASES", "20000"))
 }
 
-/// Renames all names in libraries that were not used to develop the rules. The benchmark prints the
-/// figures in docs/evidence.md.
+/// Renames all names in libraries that were not used to develop the rules of renames. The benchmark
+/// prints the figures in docs/evidence.md.
 fn held_out() -> Outcome {
     if !succeeds("apt-get", &["--version"]) {
         return Ok(LeftOut("the libraries are Debian's, and there is no apt-get".to_owned()));

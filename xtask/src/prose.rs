@@ -135,7 +135,8 @@ fn count(
     count
 }
 
-/// Lists comments that begin with a word that makes the reader wait for the verb.
+/// Lists comments, except questions, that begin with What, Who, Of or None: the reader of such a
+/// comment must wait for the verb.
 fn question_words(sources: &[Source], room: &str) -> Vec<String> {
     let mut hits = Vec::new();
     for source in sources.iter().filter(|source| source.language != Language::Markdown) {
@@ -184,8 +185,8 @@ fn long_test_names(sources: &[Source]) -> Vec<String> {
     names.filter(|(words, _)| *words > TEST_WORDS).map(|(_, name)| name).collect()
 }
 
-/// Lists the subjects of commits since `BASE` that are too long. A clone without that commit has
-/// none.
+/// Lists the subjects of commits since `BASE` that are too long. In a clone without that commit,
+/// the list is empty.
 fn long_subjects() -> Vec<String> {
     let range = format!("{BASE}..HEAD");
     let subjects = git(&["log", "--no-merges", "--format=%s", &range]).unwrap_or_default();

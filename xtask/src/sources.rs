@@ -32,7 +32,7 @@ pub(crate) struct Piece {
     pub(crate) text: String,
 }
 
-/// Reads the tracked files of all languages that this module knows.
+/// Reads the tracked files of all languages that this module supports.
 pub(crate) fn sources() -> Result<Vec<Source>, String> {
     let listed = git(&["ls-files", "--cached"])?;
     let mut sources = Vec::new();
@@ -52,8 +52,8 @@ pub(crate) fn sources() -> Result<Vec<Source>, String> {
 }
 
 impl Source {
-    /// Returns true for code that is shipped. Tests, benchmarks, examples, fuzz targets and xtask
-    /// are not.
+    /// Returns true for code that is shipped: not for pages, tests, benchmarks, examples, fuzz
+    /// targets and xtask.
     pub(crate) fn is_product(&self) -> bool {
         let folder = self.path.split('/').next().unwrap_or_default();
         self.language != Language::Markdown

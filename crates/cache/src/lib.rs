@@ -24,7 +24,7 @@ const OTHERS: u32 = 0o077;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// It belongs to another user.
+    /// The folder belongs to another user.
     #[error(
         "the cache folder {} belongs to user {owner}, but this process runs as user {user}; it contains code that is run, so use a \
          folder of your own",
@@ -38,7 +38,7 @@ pub enum CacheError {
         /// The user id of the process.
         user: u32,
     },
-    /// Other users can access it, and its permissions cannot be changed.
+    /// Other users can access the folder, and its permissions cannot be changed.
     #[error(
         "the cache folder {} is open to other users (mode {mode:o}), and its file system does not allow changing that; it contains \
          code that is run, so use a private folder",
@@ -58,7 +58,7 @@ pub enum CacheError {
 ///
 /// # Errors
 ///
-/// If it belongs to another user, or remains accessible to others.
+/// If the folder belongs to another user, or remains accessible to others.
 pub fn claim(folder: &Path) -> Result<(), CacheError> {
     // Ignore the error: the following check shows whether the folder exists.
     let _ = create_folder(folder);
@@ -96,14 +96,14 @@ pub fn create_new_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().mode(FOLDER).create(folder)
 }
 
-/// The maximum size of a cache file that is read at once, in bytes.
+/// The maximum size, in bytes, of a file that [`read`] accepts.
 const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// Opens the regular file `path` for reading. Refuses other types, so that opening never blocks.
 ///
 /// # Errors
 ///
-/// Errors from the operating system, or if it is not a regular file.
+/// Errors from the operating system, or if `path` is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     Ok(steelbank_tree::open_plain(path)?)
 }
@@ -112,7 +112,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// The same as for [`open`], and if it is longer than 1 GiB.
+/// As for [`open`], or if the file is longer than 1 GiB.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(steelbank_tree::read_plain(path, MAX_FILE_BYTES)?)
 }
@@ -147,10 +147,11 @@ pub fn rename(written: &Path, path: &Path) -> io::Result<()> {
     std::fs::rename(written, path)
 }
 
-/// Removes whatever is at `path`, unless it is a regular file. Only files of the cache belong
-/// there.
+/// Removes anything at `path` that is not a regular file, including a folder with its contents.
+/// Only regular files of the cache should be there.
 fn remove_unless_file(path: &Path) {
-    // Ignore errors: opening the file will report them, or another process has already removed it.
+    // Ignore errors: the caller's next operation will report them, or another process has already
+    // removed the file.
     let _ = match std::fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => std::fs::remove_dir_all(path),
         Ok(found) if !found.is_file() => std::fs::remove_file(path),
@@ -248,7 +249,8 @@ mod tests {
 
     #[test]
     fn folder_of_another_user_is_refused() {
-        // The root folder belongs to root. If the test runs as root, give a folder away.
+        // The root folder belongs to root. If the test runs as root, change the owner of a folder
+        // instead.
         let home = tempfile::tempdir().unwrap();
         let folder = if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(home.path(), Some(12_345), None).unwrap();

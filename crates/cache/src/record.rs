@@ -7,7 +7,7 @@ use flate2::Crc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A kind of record: its name, one word, and its version. Any change of the contents requires a new
+/// A kind of record: its name, one word, and its version. Any change of the format requires a new
 /// version.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordKind(pub &'static str, pub u32);

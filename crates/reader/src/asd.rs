@@ -1,8 +1,9 @@
 //! Finds the system definitions in a `.asd` file without running it.
 //!
 //! ASDF evaluates these files, which runs their code. This module only searches their text for
-//! `defsystem` forms. Parts that need evaluation (`#.`, components of custom classes, inferred
-//! systems) are omitted, and [`SystemDefinition::complete`] is then `false`.
+//! `defsystem` forms. Parts that the text alone does not determine (`#.`, components and systems of
+//! custom classes) are omitted. [`SystemDefinition::complete`] and
+//! [`SystemDefinition::dependencies_complete`] report omitted files and dependencies.
 
 use super::{Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Range, Token, TokenKind};
 
@@ -16,10 +17,11 @@ pub struct SystemDefinition {
     pub name: String,
     /// The range of the form.
     pub form: Range,
-    /// The Lisp files of its components, relative to the definition's folder, with `/` between
-    /// folders.
+    /// The Lisp files of its components, with `/` between folders. They are relative to the folder
+    /// of the `.asd` file, unless a `:pathname` is absolute.
     pub files: Vec<String>,
-    /// The systems that it depends on, including those with a version or a feature.
+    /// The names in `:depends-on`, `:defsystem-depends-on` and `:weakly-depends-on`: systems, also
+    /// with a version or a feature, and modules (`:require`).
     pub depends_on: Vec<String>,
     /// Whether `depends_on` certainly lists all dependencies.
     pub dependencies_complete: bool,
@@ -31,8 +33,8 @@ pub struct SystemDefinition {
 pub fn system_definitions(text: &[u8]) -> Vec<SystemDefinition> {
     let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
     let source = AsdText { text, lisp: &lisp };
-    // Whether each form is a list inside lists only, so that it is evaluated. Parents come before
-    // their children.
+    // Whether each form and all forms around it are lists. Quoted and literal lists are not
+    // evaluated. Parents come before their children.
     let mut in_lists: Vec<bool> = Vec::with_capacity(lisp.forms().len());
     let mut found = Vec::new();
     for (index, form) in lisp.forms().iter().enumerate() {
@@ -143,8 +145,9 @@ impl AsdText<'_> {
         }
     }
 
-    /// Returns the folder given by `:pathname` inside `outer`, or the default folder of the module
-    /// `name`.
+    /// Returns the folder of a module inside `outer`, or the folder of a system if `name` is
+    /// `None`: the value of `:pathname`, or by default the module's name. If that value is not a
+    /// literal string or pathname, returns `outer` and sets `complete` to `false`.
     fn folder(
         &self,
         outer: &str,
@@ -165,8 +168,8 @@ impl AsdText<'_> {
         }
     }
 
-    /// Returns the system named by an element of `:depends-on`: `"a"`, `(:version "a" "1")` or
-    /// `(:feature :x "a")`.
+    /// Returns the name in a dependency: `"a"`, `(:version "a" "1")`, `(:feature :x "a")` or
+    /// `(:require "a")`.
     fn dependency(&self, mut datum: Datum) -> Option<String> {
         loop {
             let Datum::Form(id) = datum else { return self.name(datum) };

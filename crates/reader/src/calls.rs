@@ -9,8 +9,8 @@ use crate::{Datum, FormId, FormKind, LispText, Marker, TokenKind};
 pub struct NonCalls {
     /// Whether each form is a list that is not a call, by the form's index.
     lists: Vec<bool>,
-    /// Whether each form is a lambda list of DEFGENERIC or a parameter in one, by the form's index.
-    /// These parameters are only names, because DEFGENERIC binds no variables.
+    /// Whether each form is a lambda list of DEFGENERIC or a parameter in such a list, by the
+    /// form's index. These parameters are only names, because DEFGENERIC binds no variables.
     generic: Vec<bool>,
 }
 
@@ -35,7 +35,7 @@ impl NonCalls {
         self.lists.get(id.index()).copied().unwrap_or_default()
     }
 
-    /// Returns whether the form is a lambda list of DEFGENERIC, or a parameter in one.
+    /// Returns whether the form is a lambda list of DEFGENERIC, or a parameter in such a list.
     pub fn has_generic_parameters(&self, id: FormId) -> bool {
         self.generic.get(id.index()).copied().unwrap_or_default()
     }
@@ -91,8 +91,8 @@ impl NonCallFinder<'_> {
         match part {
             FormPart::Either(_, list) => self.part(list, datum),
             FormPart::List(shape) => {
-                // Do not mark a clause of HANDLER-CASE: its head is the name of a condition, a
-                // global definition.
+                // Do not mark a clause such as those of HANDLER-CASE and TYPECASE: its head refers
+                // to a condition or type, a global definition.
                 if !matches!(shape.part(0), Some(FormPart::Condition | FormPart::Type)) {
                     self.mark(id);
                 }

@@ -188,8 +188,8 @@ impl EditedText<'_> {
         Some(DefinitionName { operator: Some(operator), name, qualifiers, classes })
     }
 
-    /// Returns the classes of the required parameters in a specialized lambda list. A list of
-    /// symbols alone is read as a list of classes.
+    /// Returns the classes of the required parameters in a specialized lambda list. A list that
+    /// contains only symbols and `(eql x)` forms is read as a list of classes.
     fn classes(&self, id: FormId) -> Vec<String> {
         let elements: Vec<Datum> = self.lisp.elements(id).collect();
         let is_key = |datum: &Datum| self.symbol(*datum).is_some_and(|name| name.starts_with('&'));
@@ -215,7 +215,7 @@ impl EditedText<'_> {
             .collect()
     }
 
-    /// Returns the text of an `(eql x)` specializer.
+    /// Returns the text of an `(eql x)` specializer in upper case, or `None` for other forms.
     fn eql_specializer(&self, id: FormId) -> Option<String> {
         let head = self.lisp.elements(id).next().and_then(|head| self.symbol(head))?;
         (head == "EQL").then(|| self.plain_text(id))
@@ -226,7 +226,7 @@ impl EditedText<'_> {
         String::from_utf8_lossy(text).split_whitespace().collect::<Vec<_>>().join(" ").to_uppercase()
     }
 
-    /// Reads `(setf name)` and similar function names as one name.
+    /// Reads the function name `(setf name)` or `(cas name)` as one name.
     fn function_name(&self, id: FormId) -> Option<String> {
         let elements: Vec<Datum> = self.lisp.elements(id).collect();
         let [operator, name] = elements.as_slice() else { return None };
@@ -315,12 +315,12 @@ pub struct TextEdit {
 }
 
 /// Computes the edit for `operation` with `form` at `definition`, using the line endings of `text`.
-/// Verifies, by reading the edited text, that all other forms are unchanged.
+/// Verifies, by reading the edited text, that all other top-level forms are unchanged.
 ///
 /// # Errors
 ///
-/// An error message if `form` is not exactly one form, or if the edit would change how other forms
-/// are read.
+/// An error message if `form` is not exactly one form, except for a deletion, or if the edit would
+/// change how other forms are read.
 pub fn edit(
     text: &[u8],
     definition: &DefinitionForm,
@@ -368,7 +368,7 @@ pub fn apply(text: &[u8], edit: &TextEdit) -> Vec<u8> {
     [before, edit.text.as_bytes(), after].concat()
 }
 
-/// Checks that `form` is one form, apart from comments.
+/// Checks that `form` is exactly one form, apart from comments, and not an atom.
 fn check_one_form(form: &str) -> Result<(), String> {
     let text = form.as_bytes();
     let structure = super::structure::check_structure(text, Dialect::CommonLisp);
@@ -400,7 +400,7 @@ fn ends_in_comment(form: &str) -> bool {
 }
 
 /// Returns the start of the comment lines directly above the form at `start`, or the start of its
-/// line if there are none.
+/// line if there are none. If another form precedes it on its line, returns `start`.
 fn start_with_comment(text: &[u8], start: u32) -> u32 {
     let line_start = |at: usize| memchr::memrchr(b'\n', &text[..at]).map_or(0, |newline| newline + 1);
     let start = start as usize;
@@ -435,8 +435,9 @@ fn end_of_line(text: &[u8], end: u32) -> u32 {
     }
 }
 
-/// Extends `span`, the range of a form to delete, to its entire line if nothing else is on it, and
-/// to one adjacent empty line.
+/// Extends `span`, the range of a form to delete, to entire lines if nothing else is on them. If an
+/// empty line or the start of the text precedes them, also includes an empty line after them. At
+/// the end of the text, the empty line before them is included instead.
 fn deleted(text: &[u8], span: Range) -> Range {
     let (start, end) = (span.start as usize, span.end as usize);
     let line = memchr::memrchr(b'\n', &text[..start]).map_or(0, |newline| newline + 1);
@@ -463,7 +464,8 @@ fn deleted(text: &[u8], span: Range) -> Range {
     Range::new(line as u32, end as u32)
 }
 
-/// Checks that all forms except the edited one are read as before.
+/// Checks that all top-level forms are read as before, except the edited form or the form that
+/// contains it.
 fn check_rest(
     text: &[u8],
     definition: &DefinitionForm,

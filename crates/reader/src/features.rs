@@ -54,7 +54,7 @@ impl Features {
 
     /// Returns the features of the bundled SBCL, from `sbcl-features.txt`, which a test generates.
     /// A feature expression is uncertain if it depends on a name that is a feature of neither SBCL
-    /// nor another known implementation.
+    /// nor a known other implementation or platform.
     pub fn sbcl() -> Self {
         static SBCL: LazyLock<Features> = LazyLock::new(|| Features {
             names: Arc::new(folded(include_str!("sbcl-features.txt").lines())),
@@ -91,7 +91,7 @@ where
 }
 
 /// Evaluates the feature expression `datum` of `text`. `None` if it is not a literal feature
-/// expression, for example `#.(…)`, which needs evaluation.
+/// expression, for example `#.(…)`, which needs evaluation, or if it is nested too deeply.
 pub(super) fn outcome(
     features: &Features,
     text: &LispText,

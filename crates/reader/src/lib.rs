@@ -1,7 +1,8 @@
 //! The structural reader: parses Lisp text to forms and tokens with their ranges in bytes.
 //!
-//! It reads as `cl:read` would under the standard readtable, but interns nothing, evaluates nothing
-//! and accepts any bytes. [`LispText::read`] returns
+//! Common Lisp is read as by `cl:read` with the standard readtable, but nothing is interned or
+//! evaluated, and any bytes are accepted. Three other dialects are supported ([`Dialect`]).
+//! [`LispText::read`] returns
 //!
 //! * the **top-level forms** in order ([`TopLevelForm`]), each with its current package;
 //! * every **form** ([`Form`]): lists and the results of macro characters, with span, parent, and

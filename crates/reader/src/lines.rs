@@ -68,7 +68,7 @@ impl LineIndex {
     }
 
     /// Returns the offset of `position`, with its column in units of `encoding`. A column past the
-    /// end of the line gives the end of the line. `None` past the last line.
+    /// end of the line gives the end of the line. `None` if the line does not exist.
     pub fn offset(&self, text: &[u8], position: LineColumn, encoding: PositionEncoding) -> Option<u32> {
         if position.line == 0 || position.line as usize > self.starts.len() {
             return None;
@@ -97,7 +97,7 @@ impl LineIndex {
         bytes
     }
 
-    /// Returns the number of lines. An empty text has one.
+    /// Returns the number of lines. An empty text has one line.
     pub fn count(&self) -> usize {
         self.starts.len()
     }
@@ -195,8 +195,8 @@ pub enum Undecodable {
     Replaced,
 }
 
-/// Converts a byte offset in the decoded text of `bytes` to an offset in `bytes`. `None` if no
-/// character starts at that offset.
+/// Converts a byte offset in the decoded text of `bytes` to an offset in `bytes`. `None` if the
+/// offset is inside a character or past the end.
 pub fn undecoded(bytes: &[u8], offset: usize, undecodable: Undecodable) -> Option<usize> {
     let (mut at, mut decoded) = (0, 0);
     for chunk in bytes.utf8_chunks() {

@@ -45,7 +45,8 @@ pub enum OperatorKind {
 /// The kind of object that a definition defines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Defined {
-    /// A function, generic function or method, or an object handled like them.
+    /// A function, generic function or method, or another object with a function's name, such as a
+    /// compiler macro.
     Function,
     /// A macro.
     Macro,
@@ -89,7 +90,8 @@ table_words! {
         PackageClause = "package-clause",
         /// A bound variable.
         Variable = "variable",
-        /// A variable that refers to the slot of the same name, or to the slot named after it.
+        /// A variable that refers to a slot: the slot of the same name, or the slot named in
+        /// `(variable slot)`.
         SlotVariable = "slot-variable",
         /// A variable that expands to a form.
         SymbolMacro = "symbol-macro",
@@ -111,7 +113,7 @@ table_words! {
         ToTag = "to-tag",
         /// An ordinary lambda list.
         LambdaList = "lambda-list",
-        /// A destructuring lambda list, visible in the body.
+        /// A destructuring or macro lambda list; its variables are visible in the body.
         MacroLambdaList = "macro-lambda-list",
         /// A type specifier.
         Type = "type",
@@ -175,7 +177,7 @@ table_words! {
         Exported = "exported",
         /// Symbols to import or shadow.
         Imported = "imported",
-        /// A declaration.
+        /// A declaration specifier, as in PROCLAIM.
         Proclaimed = "proclaimed",
         /// The object of a documentation string.
         Documented = "documented",
@@ -201,7 +203,7 @@ pub struct Shape {
     pub first: Vec<FormPart>,
     /// The parts of the remaining elements. If there are several, they repeat in this order.
     pub rest: Vec<FormPart>,
-    /// Whether each binding is visible in the next one.
+    /// Whether each binding is visible in the bindings after it.
     pub sequential: bool,
 }
 
@@ -229,7 +231,7 @@ impl Shape {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Operator {
-    /// The name of its home package.
+    /// The name of the symbol's home package.
     pub package: String,
     /// The name of the symbol.
     pub name: String,
@@ -276,7 +278,7 @@ pub fn class_definers() -> impl Iterator<Item = &'static str> {
 }
 
 /// Returns whether a constant argument of a function with this name can name a symbol that is
-/// looked up, exported or imported.
+/// looked up, exported, imported or shadowed.
 pub fn takes_symbols(name: &str) -> bool {
     operators_named(name).any(|found| found.shape.first.iter().any(FormPart::names_symbol))
 }
@@ -288,7 +290,7 @@ pub fn looks_up(name: &str, index: usize) -> bool {
 }
 
 /// Returns whether the argument at `index`, from 0, of a function called `name` names a symbol that
-/// is looked up, exported or imported.
+/// is looked up, exported, imported or shadowed.
 pub fn names_symbol_at(name: &str, index: usize) -> bool {
     operators_named(name).any(|found| found.shape.part(index).is_some_and(FormPart::names_symbol))
 }
@@ -344,7 +346,8 @@ fn clause_words(line: &str) -> Option<(ClauseWords, impl Iterator<Item = String>
     Some((list, words.split_whitespace().map(str::to_uppercase)))
 }
 
-/// Parses an operator's line. `None` if it is malformed; a test checks that no line is.
+/// Parses an operator's line. `None` for empty, comment and malformed lines; a test checks that no
+/// line is malformed.
 fn line(line: &str) -> Option<Operator> {
     let (kind, rest) = line.split_once(' ')?;
     let (name, parts) = rest.trim().split_once(' ').unwrap_or((rest.trim(), ""));
@@ -367,7 +370,7 @@ fn line(line: &str) -> Option<Operator> {
 
 type Words<'a> = std::iter::Peekable<std::str::SplitWhitespace<'a>>;
 
-/// Parses parts up to the end of the line or the end of the list.
+/// Parses parts up to the end of the line, or of the enclosing list or group.
 fn shape(words: &mut Words<'_>, kind: OperatorKind) -> Option<Shape> {
     let mut shape = Shape::default();
     while let Some(&word) = words.peek() {

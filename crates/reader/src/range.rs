@@ -1,6 +1,6 @@
 //! A range of a text.
 
-/// A range of bytes in a decoded text, from `start` inclusive to `end` exclusive.
+/// A range of bytes in a text, from `start` inclusive to `end` exclusive.
 /// [`LineIndex`](crate::lines::LineIndex) converts its ends to lines and columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]

@@ -14,7 +14,7 @@ pub(super) struct LispReader<'a> {
     at: usize,
     dialect: Dialect,
     features: &'a Features,
-    /// Whether a parenthesis in column 0 starts a top-level form even if lists are open.
+    /// Whether an opening parenthesis in column 0 starts a top-level form even if lists are open.
     recovering: bool,
     text: LispText,
     stack: Vec<OpenConstruct>,
@@ -47,8 +47,8 @@ enum FrameKind {
     List { dotted: bool },
     /// A prefix that takes one datum.
     One,
-    /// `#+` (`true`) or `#-` (`false`) that starts at this byte, before its feature expression is
-    /// complete.
+    /// A feature expression that is not yet complete: `#+` (`true`) or `#-` (`false`), and the
+    /// offset where it starts.
     Feature(bool, u32),
     /// The next datum is read but excluded. `certain`: the text alone shows that it is excluded.
     Skip { certain: bool },

@@ -10,8 +10,8 @@ use super::{Dialect, Features, LispText, Token, TokenKind};
 pub enum ProblemKind {
     /// A list is not closed.
     Unclosed,
-    /// A closing parenthesis has no opening one, or closes a form that continues by its
-    /// indentation.
+    /// A closing parenthesis has no opening one, or closes a form although the indentation shows
+    /// that the form continues.
     ExtraClose,
     /// A string is not closed.
     UnclosedString,
@@ -26,11 +26,10 @@ pub enum ProblemKind {
 pub struct Problem {
     /// The kind of the error.
     pub kind: ProblemKind,
-    /// The first byte of the form or token with the error: the unclosed list or string, or the
-    /// extra parenthesis.
+    /// The first byte of the unclosed list, string, symbol or comment, or the extra parenthesis.
     pub start: u32,
-    /// The byte at which the error becomes apparent: the line with contradicting indentation, or
-    /// the end of the text.
+    /// The byte at which the error becomes apparent: a line with contradicting indentation, a
+    /// definition inside an unclosed string, the extra parenthesis, or the end of the text.
     pub shows: u32,
     /// A suggested repair: a byte offset, and the text to insert there. If the text is empty,
     /// delete the parenthesis at that offset.
@@ -40,10 +39,11 @@ pub struct Problem {
 /// The result of a structure check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Balance {
-    /// Whether every parenthesis, string, bar and comment is closed, without an extra closing
-    /// parenthesis.
+    /// Whether every parenthesis, string, bar and comment is closed, no closing parenthesis is
+    /// extra, and no definition contains another by mistake (see `problem`).
     pub balanced: bool,
-    /// The number of open lists at the end of the text.
+    /// The number of open lists at the end of the text; 0 if it is unknown, because a string, bar
+    /// or comment is not closed or the text uses cl-interpol.
     pub open: usize,
     /// The first error. A text with equally many opening and closing parentheses has an error if a
     /// definition begins in column 1 inside another: then the outer definition lacks a parenthesis
@@ -125,7 +125,7 @@ fn own_syntax(text: &[u8], lisp: &LispText) -> SyntaxChange {
 
 /// Checks `text` by the standard syntax.
 fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Balance {
-    // Check strings first: after an odd quote, code is read as strings and strings as code.
+    // Check strings first: after an unclosed quote, code is read as strings and strings as code.
     if let Some(problem) = unclosed_token(text, lisp) {
         return Balance { balanced: false, open: 0, problem: Some(problem), own_syntax: None };
     }
@@ -153,8 +153,9 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Balance {
         if is_code && line_start {
             line_start = false;
             if !closes {
-                // Ignore odd indentation in a form that is closed before the next one begins: it is
-                // only style.
+                // If all forms are closed when the next one begins, ignore an earlier sign of an
+                // unclosed list: odd indentation is only style. Keep it if a definition began
+                // inside another definition.
                 let begins = open.is_empty() && byte == b'(' && columns.of(offset) == 1;
                 contradiction = contradiction
                     .filter(|found| !begins || found.kind != ProblemKind::Unclosed || swallows(text, found));
@@ -168,7 +169,7 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Balance {
             at = token.span.end as usize;
             if text[token.span.indices()].contains(&b'\n') {
                 // The last line of a multi-line string or comment begins inside it, so the line's
-                // indentation says nothing about the code that follows.
+                // indentation shows nothing about the code that follows.
                 line_start = token.kind == TokenKind::Comment && text[token.span.indices()].ends_with(b"\n");
             }
             continue;
@@ -216,7 +217,7 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Balance {
 }
 
 /// Compares the indentation of a line of code, which begins at `offset`, with the lists that are
-/// open there.
+/// open there. Sets `contradiction` to the first disagreement.
 fn judge(
     offset: u32,
     column: usize,
@@ -287,7 +288,8 @@ fn unclosed_token(text: &[u8], lisp: &LispText) -> Option<Problem> {
         ProblemKind::UnclosedBar => "|",
         _ => "|#",
     };
-    // Close it at the end of its first line, where most strings end.
+    // Close it at the end of its first line, where most strings end, but in front of the closing
+    // parentheses there.
     let rest = text.get(start as usize..).unwrap_or_default();
     let line = rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len());
     let closing = rest[..line].iter().rev().take_while(|&&byte| byte == b')' || byte == b'\r').count();

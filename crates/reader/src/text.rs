@@ -89,7 +89,8 @@ impl Form {
     }
 }
 
-/// A datum at top level. Its index in [`LispText::toplevel`] is its top-level form number in SBCL.
+/// A datum at top level. Its index in [`LispText::toplevel`] is its top-level form number in SBCL,
+/// if `counted` is `true`.
 #[derive(Debug, Clone)]
 pub struct TopLevelForm {
     /// The range of the datum from its first character, without preceding comments or feature
@@ -100,11 +101,12 @@ pub struct TopLevelForm {
     /// The package set by the last `in-package` (`ns` in Clojure) before the datum; `None` if there
     /// is none.
     pub package: Option<Arc<str>>,
-    /// Whether the form numbers certainly equal SBCL's. They may differ if the form contains `#.`,
-    /// an unknown reader macro, or an unknown feature expression.
+    /// Whether the form numbers certainly equal SBCL's. They may differ, for example, if the form
+    /// contains `#.`, an unknown reader macro, or an uncertain feature expression.
     pub exact: bool,
     /// Whether the number of the top-level form certainly equals SBCL's. It may differ after a
-    /// feature expression at top level that needs evaluation, such as `#+#.(…)`.
+    /// feature expression at top level with an uncertain value, such as `#+#.(…)` or
+    /// `#+my-feature`.
     pub counted: bool,
     /// Whether the text ended, or another top-level form began, before this one was closed.
     pub unterminated: bool,
@@ -119,7 +121,7 @@ impl TopLevelForm {
     }
 }
 
-/// A datum inside a form.
+/// A datum: an atom or a form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Datum {
     /// An atom, by its index among the tokens.
@@ -137,7 +139,7 @@ pub struct LispText {
     pub(super) forms: Vec<Form>,
     pub(super) toplevel: Vec<TopLevelForm>,
     pub(super) numbers: Vec<FormId>,
-    /// The `#+` and `#-` with their feature expressions, in front of data that are read.
+    /// The `#+` and `#-` with their feature expressions, in front of data that they include.
     pub(super) guards: Vec<Range>,
     pub(super) balanced: bool,
 }
@@ -146,7 +148,7 @@ impl LispText {
     /// Reads `text`. Accepts any bytes; time and memory are linear in their number. Ignores
     /// everything after the first 4 GiB.
     ///
-    /// If a list is still open at the end, reads the text again with recovery: a parenthesis in
+    /// If a form is still open at the end, reads the text again with recovery: a parenthesis in
     /// column 0 then starts a top-level form, so that one missing parenthesis does not hide the
     /// rest of a file.
     pub fn read(text: &[u8], dialect: Dialect, features: &Features) -> LispText {
@@ -213,8 +215,8 @@ impl LispText {
         self.tokens.get(form.head as usize)
     }
 
-    /// Returns the elements of a form in order, without comments, feature expressions and excluded
-    /// text.
+    /// Returns the elements of a form in order, without comments, feature expressions, Clojure
+    /// metadata, and text that is excluded inside the form.
     pub fn elements(&self, id: FormId) -> impl Iterator<Item = Datum> + '_ {
         let active = self.form(id).is_some_and(|form| form.active);
         self.children(id).filter(move |&child| match child {

@@ -20,8 +20,9 @@ pub struct Token {
     pub form: Option<FormId>,
     /// `false` inside text excluded by `#+`, `#-`, `#;` or `#_`.
     pub active: bool,
-    /// Whether a feature expression around the token depends on the image, such as `#+my-feature`
-    /// or `#+#.(…)`. The text alone then does not show whether SBCL reads the token.
+    /// Whether the value of a feature expression that includes or excludes the token depends on the
+    /// image, such as `#+my-feature` or `#+#.(…)`. The text alone then does not show whether SBCL
+    /// reads the token.
     pub guarded: bool,
     /// Whether the token is part of a feature expression.
     pub in_feature: bool,
@@ -101,8 +102,8 @@ fn slice(text: &[u8], start: u32, end: u32) -> &[u8] {
     text.get(start as usize..end as usize).unwrap_or_default()
 }
 
-/// Returns `raw` after reading: escapes are resolved and, in Common Lisp, unescaped letters are
-/// upcased.
+/// Returns `raw` after reading: escapes are resolved and, in Common Lisp, unescaped characters are
+/// normalized and upcased.
 pub fn read_name(raw: &[u8], dialect: Dialect) -> Cow<'_, str> {
     let escapes = raw.iter().any(|&byte| {
         (byte == b'\\' && dialect.has_single_escape()) || (byte == b'|' && dialect.has_multiple_escape())

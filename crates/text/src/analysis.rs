@@ -15,9 +15,9 @@ use std::sync::Arc;
 use steelbank_reader::Dialect;
 use steelbank_reader::lines::{LineIndex, decode};
 
-/// Returns the family of a language, which begins its index keys. Languages of one family share
-/// keys. Common Lisp keys are symbol names after reading (upcased); all other keys are the
-/// identifiers as written.
+/// Returns the family of a language: Common Lisp, or all other languages. An index key begins with
+/// the family, so languages of one family share keys. Common Lisp keys are symbol names after
+/// reading (upcased); all other keys are the identifiers as written.
 pub(crate) fn family(language: Language) -> u8 {
     u8::from(language.dialect() == Some(Dialect::CommonLisp))
 }

@@ -1,5 +1,4 @@
-//! Caches the texts of files that were read for previews or filters, so that the next query need
-//! not read them again.
+//! Caches the texts of files that queries read, so that the next query need not read them again.
 
 use crate::limits::MAX_FILE_BYTES;
 use crate::store::codec::checksum;
@@ -11,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use steelbank_reader::lines::LineIndex;
 
-/// The maximum size of the cached texts, in bytes.
+/// The maximum size of the cached texts with their line indexes, in bytes.
 const CACHE_BYTES: usize = 32 << 20;
 
 /// A text and its line index.
@@ -41,7 +40,8 @@ struct CachedText {
 }
 
 impl TextCache {
-    /// Returns the text of a file, or `None` if the file has changed since it was indexed.
+    /// Returns the text of a file, or `None` if the file has changed since it was indexed or cannot
+    /// be read.
     pub(crate) fn get(&self, tree: &Tree, file: &FileEntry) -> Option<Arc<TextWithLines>> {
         let stamp = tree.stamp(&file.path)?;
         if (stamp.size, stamp.signature) != (file.size, file.signature) {

@@ -3,9 +3,9 @@
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use std::path::Path;
 
-/// File globs with the syntax of `.gitignore`. A glob without a slash matches a name in any folder.
-/// A glob with a slash matches a path from the root. `**` matches any number of folders. A glob
-/// that matches a folder selects everything in it.
+/// File globs with the syntax of `.gitignore`. A glob with a slash before its end matches a path
+/// from the root; any other glob matches a name in any folder. `**` matches any number of folders.
+/// A glob that matches a folder selects everything in it.
 #[derive(Debug, Clone)]
 pub struct Globs {
     include: Option<Gitignore>,
@@ -28,7 +28,7 @@ impl Globs {
     ///
     /// # Errors
     ///
-    /// If a glob is malformed or empty.
+    /// If a glob is empty or malformed, starts with `!`, or contains `..`.
     pub fn new(include: &[String], exclude: &[String]) -> Result<Globs, BadGlob> {
         Ok(Globs { include: matcher(include)?, exclude: matcher(exclude)? })
     }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use steelbank_watch::{SharedQueue, WatchRefusal};
 
-/// The interval at which a query that waits for another writer checks for cancellation.
+/// The interval at which an update that waits for another writer checks for cancellation.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 /// The maximum number of changed files for an update of this process's snapshot alone. If more
@@ -41,7 +41,7 @@ pub enum Freshness {
 pub enum TreeStatus {
     /// The index matches the files.
     Fresh,
-    /// The number of files that were changed, added or removed.
+    /// The index differs from the files: the number of files that were changed, added or removed.
     Stale(usize),
     /// There is no usable index, for this reason.
     Missing(String),
@@ -147,13 +147,15 @@ impl TextIndex {
     }
 
     /// Returns the reason why the tree is not watched although [`TextIndex::watch`] was called.
-    /// Each query then checks every file. `None` if no query has found such a reason.
+    /// Each query then checks every file. `None` if neither that call nor a query has found a
+    /// reason.
     pub fn unwatched(&self) -> Option<WatchRefusal> {
         *self.unwatched.lock()
     }
 
     /// Waits until something in a watched tree changes, or until the timeout. Returns whether
-    /// something may have changed; always `true` if the tree is not watched.
+    /// something may have changed. If the tree is not watched, waits for the timeout and returns
+    /// `true`.
     pub fn wait_for_change(&self, timeout: Duration) -> bool {
         let begun = Instant::now();
         loop {
@@ -264,8 +266,8 @@ impl TextIndex {
                 let (generation, changed) = self.generation();
                 let changes = snapshot.changes(&self.tree, &changed, control)?;
                 match (changes.count(), freshness) {
-                    // Folders may have been added or removed without any file, so the set of
-                    // folders to watch may differ.
+                    // After a walk, update the index even if no file changed: folders may have been
+                    // added or removed, so the set of folders to watch may differ.
                     (0, _) if !changes.walk || freshness == Freshness::Manual => {
                         *self.current.lock() = Some(Arc::clone(&snapshot));
                         self.mark_covered(generation, &snapshot);
@@ -323,8 +325,8 @@ impl TextIndex {
         Some(snapshot)
     }
 
-    /// Reopens the root if another folder has replaced it, and restarts the watch, which does not
-    /// cover the new folder.
+    /// Reopens the root if another folder has replaced it, and restarts the watch, because the old
+    /// watch does not cover the new folder.
     fn refresh_root(&self) -> Result<(), TextError> {
         let root = self.tree.refresh()?;
         if root != Root::Same {

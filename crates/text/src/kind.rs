@@ -25,7 +25,7 @@ macro_rules! kinds {
 
 // The order is part of the text index's format.
 kinds! {
-    /// Any other definition, or one of unknown kind.
+    /// Any other definition, or a definition of unknown kind.
     Definition = "definition" or ["other"],
     /// A function.
     Function = "function" or ["fn", "func", "def", "defun"],
@@ -63,7 +63,7 @@ kinds! {
     Object = "object" or [],
     /// A condition type.
     Condition = "condition" or [],
-    /// A type, or an alias of one.
+    /// A type, or a type alias.
     Type = "type" or ["typedef", "alias", "typealias"],
     /// A module.
     Module = "module" or ["mod"],

@@ -232,7 +232,7 @@ impl Language {
     }
 
     /// Returns the language of the file at `path` with content `text`, by file name, then by the
-    /// `#!` line.
+    /// `#!` line. A `.h` file is C++ if its text looks like C++, and otherwise C.
     pub fn of(path: &Path, text: &[u8]) -> Language {
         let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
         let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase());

@@ -6,7 +6,7 @@
 //! lists the segments and, for each file, its segment and its signature when it was read. An update
 //! writes a new segment for the changed files and replaces the manifest, so readers need no lock.
 //! All data is verified by checksums when it is read. A damaged index, or one of another version,
-//! is rebuilt.
+//! is rebuilt by the next update.
 
 mod analysis;
 mod cache;

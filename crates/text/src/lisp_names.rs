@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct LispNames(Arc<TextSnapshot>);
 
-/// Identifies the indexed text of a file by its signature and its hash.
+/// Identifies the indexed text of a file by the signature of the file and the hash of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexedText(u64, u64);
 

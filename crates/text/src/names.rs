@@ -17,7 +17,7 @@ use steelbank_reader::{Dialect, LispText, Marker, Range};
 pub struct PackageText {
     /// The package name, followed by its nicknames.
     pub names: Vec<String>,
-    /// The packages that it uses.
+    /// The packages that it uses, mixes or reexports.
     pub uses: Vec<String>,
     /// The imported names, each with the package it comes from.
     pub imports: Vec<(String, String)>,
@@ -25,7 +25,8 @@ pub struct PackageText {
     pub shadows: Vec<String>,
     /// The local nicknames, each with the name of the package that it refers to.
     pub local_nicknames: Vec<(String, String)>,
-    /// Whether the form has clauses that can only be understood by evaluating them.
+    /// Whether the form has a clause that this reader does not understand. The other fields may
+    /// then be incomplete.
     pub is_open: bool,
 }
 
@@ -43,12 +44,14 @@ pub enum TextContext {
         /// The package that the name is imported from.
         from: Option<Arc<str>>,
     },
-    /// The name of a symbol that is looked up at run time, as by INTERN, in the package given by
-    /// the adjacent argument.
+    /// The name of a symbol that is looked up at run time, as by INTERN, in the package that the
+    /// adjacent argument names. `None` if that argument is missing or not constant.
     Lookup(Option<Arc<str>>),
     /// A word in a string, or a LOOP keyword.
     Prose,
-    /// A word in a string that is read as code, or a function name in a FORMAT directive.
+    /// A word in a string that is probably read as a symbol: in code for an operator such as
+    /// READ-FROM-STRING, in a FORMAT directive, in an expression of cl-interpol, or as the only
+    /// word if it has a package prefix.
     Read,
     /// A word in a comment.
     Comment,
@@ -69,8 +72,8 @@ pub struct TokenClass {
     pub context: TextContext,
     /// `false` if a feature expression excludes the token.
     pub active: bool,
-    /// Whether a feature expression around the token depends on the image, so that the text alone
-    /// does not show whether the token is read.
+    /// Whether the value of a feature expression that includes or excludes the token depends on the
+    /// image, so that the text alone does not show whether the token is read.
     pub guarded: bool,
     /// Whether a form `(def… name)` defines the name.
     pub defines: bool,
@@ -180,7 +183,7 @@ pub struct TextToken {
     pub span: Range,
     /// The offset of the name without its prefix.
     pub name_start: u32,
-    /// Whether the name is the operator of a list, or follows `#'`.
+    /// Whether the name is the operator of a call, or follows `#'`.
     pub calls: bool,
     /// Whether the name is quoted by itself, or is a specializer of a method. Such a name is not a
     /// local variable.

@@ -15,8 +15,8 @@ pub struct LispDefinition {
     pub name: String,
     /// The package prefix of the name, if it has one.
     pub prefix: Option<String>,
-    /// The keyword or string, as written, that names a test or an object defined by a custom
-    /// operator. Such a name is not a symbol of the current package.
+    /// The keyword, uninterned symbol or string, as written, that names a test or an object defined
+    /// by a custom operator. Such a name is not a symbol of the current package.
     pub literal: Option<String>,
     /// Whether the name is a list `(setf …)`.
     pub setf: bool,
@@ -28,9 +28,9 @@ pub struct LispDefinition {
     pub start: u32,
     /// The last line of the defining form.
     pub end: u32,
-    /// The index of its top-level form, from 0.
+    /// The index of the top-level form that contains the definition, from 0.
     pub form: usize,
-    /// The package of the form, if the text specifies one.
+    /// The current package at the form; `None` if the text does not set one.
     pub package: Option<String>,
     /// The first line of the form, at most 240 bytes.
     pub line: String,

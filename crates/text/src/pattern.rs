@@ -1,4 +1,5 @@
-//! The pattern of a search. It is an identifier in some languages and literal text in the others.
+//! The pattern of a search. A pattern can be an identifier in one language and literal text in
+//! another.
 
 use crate::analysis;
 use crate::language::{Language, Rule};

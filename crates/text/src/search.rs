@@ -28,7 +28,8 @@ use steelbank_reader::lines::{LineColumn, characters, decode};
 pub struct TextSearch {
     /// The text to find.
     pub pattern: Pattern,
-    /// Restricts definitions to this kind.
+    /// Restricts definitions to the kinds that answer a query for this kind
+    /// ([`DefinitionKind::answers`]).
     pub kind: Option<DefinitionKind>,
     /// Restricts the search to files of this language.
     pub language: Option<Language>,
@@ -50,7 +51,8 @@ pub struct SearchAnswer {
     pub definitions: Vec<DefinitionMatch>,
     /// The total number of definitions.
     pub total_definitions: u64,
-    /// The occurrences, sorted by path and position; empty if there are more than the bound.
+    /// The requested page of the occurrences, sorted by path and position; empty if there are more
+    /// occurrences than the bound.
     pub references: Vec<TextMatch>,
     /// The total number of occurrences.
     pub total: u64,
@@ -69,7 +71,8 @@ pub struct TextMatch {
     pub path: PathBuf,
     /// Line and column, from 1; the column counts characters.
     pub place: LineColumn,
-    /// The role of the occurrence; `None` if it is unknown.
+    /// The role of the occurrence; `None` if the pattern is literal text in the file's language, or
+    /// the language is unknown.
     pub role: Option<TextRole>,
     /// The line, shortened if it is very long.
     pub preview: String,
@@ -160,7 +163,7 @@ struct Searcher<'a> {
 }
 
 /// The pattern's meanings as an identifier, by index key and qualification, each with the languages
-/// that have it.
+/// that give the pattern this meaning.
 type Identifiers = HashMap<(Vec<u8>, Qualified), Vec<Language>>;
 
 impl Searcher<'_> {

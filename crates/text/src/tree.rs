@@ -42,9 +42,9 @@ pub(crate) struct Tree {
 pub(crate) enum Root {
     /// No change.
     Same,
-    /// Another folder has replaced it.
+    /// Another folder has replaced the root.
     Another,
-    /// Code in this process closed its descriptor, and possibly others.
+    /// Code in this process closed the root's descriptor, and possibly others.
     Lost,
 }
 
@@ -100,7 +100,8 @@ impl FileSignature {
         FileSignature { size: stat.st_size as u64, signature: checksum(&bytes), modified, changed }
     }
 
-    /// Returns whether the file was modified within the last clock tick.
+    /// Returns whether the modification time is so close to now that another change may leave it
+    /// unchanged.
     fn is_this_tick(&self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i128);
         (self.modified - now).abs() < COARSE
@@ -129,8 +130,8 @@ pub(crate) struct TreeWalk {
     /// Folders (the root as an empty path) and ignore files, with their signatures. While these
     /// signatures are unchanged, a walk would find the same files.
     pub(crate) watched: Vec<(PathBuf, u64)>,
-    /// Paths that could not be listed, or were skipped although no ignore file matches, with the
-    /// reason.
+    /// Paths that could not be listed, paths that were skipped although no ignore file matches, and
+    /// ignore files that were not read, with the reason.
     pub(crate) failures: Vec<(PathBuf, String)>,
 }
 
@@ -199,8 +200,8 @@ impl Tree {
         stat.is_ok_and(|stat| FileSignature::of(&stat).is_recent())
     }
 
-    /// Returns whether everything in `watched` is unchanged. A list without the root comes from a
-    /// failed walk and never counts as unchanged.
+    /// Returns whether everything in `watched` and every ignore file outside the tree is unchanged.
+    /// A list without the root comes from a failed walk and never counts as unchanged.
     pub(crate) fn is_unchanged(&self, watched: &[(PathBuf, u64)]) -> bool {
         watched.iter().any(|(path, _)| path.as_os_str().is_empty())
             && watched
@@ -210,7 +211,7 @@ impl Tree {
     }
 
     /// Reads a file of at most `limit` bytes. For a longer file, returns only its signature, with
-    /// an empty text. Reads the file again if it changes meanwhile, at most three times.
+    /// an empty text. If the file changes meanwhile, reads it again, up to three times in all.
     pub(crate) fn read(&self, path: &Path, limit: u64) -> io::Result<FileText> {
         let mut last = None;
         for _ in 0..3 {
@@ -318,8 +319,9 @@ impl Tree {
         Some(known && admitted)
     }
 
-    /// Returns the ignore files above the root, and the exclude files of the repositories in
-    /// `watched`. Each comes with its signature in `watched`, or `None` if it did not exist.
+    /// Returns the ignore files above the root, the user's global ignore file, and the exclude
+    /// files of the repositories in `watched`. Each comes with its signature in `watched`, or
+    /// `None` if it did not exist.
     pub(crate) fn outside(&self, watched: &[(PathBuf, u64)]) -> HashMap<PathBuf, Option<u64>> {
         let known: HashMap<&Path, u64> = watched.iter().map(|(path, each)| (path.as_path(), *each)).collect();
         let folders = watched.iter().filter(|(path, _)| !path.is_absolute());
@@ -328,7 +330,7 @@ impl Tree {
         all.map(|path| (path.clone(), known.get(path.as_path()).copied())).collect()
     }
 
-    /// Returns whether one of the folders in `watched` is another repository.
+    /// Returns whether one of the folders in `watched` is a nested repository or linked worktree.
     pub(crate) fn has_repositories(&self, watched: &[(PathBuf, u64)]) -> bool {
         let below = watched.iter().filter(|(path, _)| !path.is_absolute() && !path.as_os_str().is_empty());
         below.map(|(path, _)| path).any(|path| steelbank_tree::nested(&self.path.join(path)).is_some())
@@ -341,7 +343,7 @@ impl Tree {
         Some(path.strip_prefix(&self.path).map(Path::to_owned).unwrap_or(path))
     }
 
-    /// Returns the ignore files above the root, and the user's global ignore file.
+    /// Returns the ignore and exclude files above the root, and the user's global ignore file.
     fn ignore_files_above(&self) -> Vec<PathBuf> {
         let above = || self.path.ancestors().skip(1);
         let files = above().flat_map(|folder| IGNORE_FILES.iter().map(|name| folder.join(name)));

@@ -54,7 +54,8 @@ impl<'a> Update<'a> {
         Update { tree, folder, changed, control }
     }
 
-    /// Updates `manifest`. Returns the snapshot and the number of files analysed.
+    /// Updates `manifest` and the index on disk. Returns the snapshot and the number of files
+    /// analysed.
     pub(crate) fn run(&self, mut manifest: IndexManifest) -> Result<(TextSnapshot, usize), TextError> {
         let walk = self.tree.walk(self.control)?;
         manifest.watched = walk.watched;
@@ -90,8 +91,9 @@ impl<'a> Update<'a> {
         Ok((snapshot, analysed))
     }
 
-    /// Updates `known` after changes of the files at `paths`. Files that the tree does not admit
-    /// are ignored. `None` if the operation is cancelled or nothing can be written.
+    /// Updates `known` after changes of the files at `paths`. New files that [`Tree::admits`]
+    /// rejects are ignored. `None` if the operation is cancelled, or a segment cannot be read or
+    /// written.
     pub(crate) fn apply(&self, known: &Arc<TextSnapshot>, paths: Vec<PathBuf>) -> Option<Arc<TextSnapshot>> {
         let old = known.manifest();
         let (mut builder, number) = (SegmentBuilder::default(), old.segments.len() as u32);
@@ -133,8 +135,8 @@ impl<'a> Update<'a> {
             }
         }
         let segment = if analysed {
-            // Only this process needs the file, so remove its name; it disappears when it is
-            // closed.
+            // Only this process needs the file. Remove its name, so that the system deletes the
+            // file when it is closed.
             let path = self.folder.join(format!("open-{}", steelbank_cache::unique_name()));
             builder.write(&path).ok()?;
             let opened = TextSegment::open(&path);

@@ -113,13 +113,13 @@ impl TreeWatch {
             self.fresh.push((path.clone().unwrap_or_default(), Instant::now()));
         }
         self.changed.entries |= change.what == ChangeKind::Entry;
-        // A path outside the root belongs to a folder above it, or to an ignore file in such a
-        // folder.
+        // A path outside the root is a folder above it, or an entry of such a folder that affects
+        // which files are ignored.
         self.changed.walk |= change.what == ChangeKind::Folder || path.is_none() || decides(&change.path);
         self.changed.files.extend(path);
     }
 
-    /// Records a change that the kernel did not report.
+    /// Makes the index count as out of date, for a reason other than a reported change.
     pub(crate) fn mark(&mut self) {
         self.seen += 1;
         self.covered = None;

@@ -31,7 +31,7 @@ fn open(root: &Path, cache: &Path) -> TextIndex {
     TextIndex::open(root, cache, Freshness::Automatic).unwrap()
 }
 
-/// Opens an index and waits until its watch is trusted.
+/// Opens an index and waits until its queries rely on the watch instead of checking every file.
 fn relied_on(root: &Path, cache: &Path) -> TextIndex {
     let index = open(root, cache);
     assert!(index.watch());
@@ -55,7 +55,7 @@ proptest! {
         prop_assert!(watched.watch());
         places(&watched).unwrap();
         if settled {
-            // Wait until the watch is trusted.
+            // Wait until queries rely on the watch.
             std::thread::sleep(Duration::from_millis(60));
             places(&watched).unwrap();
             prop_assert!(!watched.wait_for_change(Duration::ZERO));

@@ -46,14 +46,14 @@ fn first_line(path: &Path) -> Option<String> {
 }
 
 /// Returns the path of the exclude file for the working tree rooted at `folder`; the file need not
-/// exist. `None` if `folder` is not the root of a working tree.
+/// exist. `None` if `folder` is not the root of a working tree, or is a submodule.
 pub fn exclude_file(folder: &Path) -> Option<PathBuf> {
     const EXCLUDE: &str = "info/exclude";
     let git = folder.join(".git");
     if git.metadata().ok()?.is_dir() {
         return Some(git.join(EXCLUDE));
     }
-    // A linked worktree shares the exclude file of the main one.
+    // A linked worktree shares the exclude file of the main working tree.
     let own = git_folder(folder)?;
     Some(own.join(first_line(&own.join("commondir"))?).join(EXCLUDE))
 }

@@ -2,8 +2,8 @@
 //!
 //! [`walk`] lists a project's files by Git's rules, for all parts of the program. [`belonging`]
 //! checks a single path. The contents of a tree may come from anyone, so files must be opened with
-//! [`read_plain`] or a related function. These open only regular files of limited size and never
-//! block.
+//! [`read_plain`] or a related function. These open only regular files and never block, and all
+//! except [`open_plain`] limit the size.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! Detects files that contain Lisp.
+//! Detects files that contain Common Lisp.
 
 use std::path::Path;
 
-/// File name extensions of files without Lisp code.
+/// File name extensions of files without Common Lisp code.
 const NOT_LISP: [&str; 48] = [
     "md", "markdown", "org", "rst", "texi", "texinfo", "tex", "info", "adoc", "html", "htm", "xml", "xhtml",
     "xsl", "css", "scss", "js", "mjs", "ts", "tsx", "jsx", "json", "yml", "yaml", "toml", "csv", "tsv", "c",
@@ -24,8 +24,8 @@ pub fn is_backup(path: &Path) -> bool {
             .is_some_and(|ending| BACKUP.iter().any(|other| ending.eq_ignore_ascii_case(other)))
 }
 
-/// Returns whether a file may contain Lisp, by its name. [`is_lisp`] also checks the first
-/// bytes of the text.
+/// Returns whether a file may contain Common Lisp, by its name. If so, [`is_lisp`] decides by the
+/// first bytes of the text.
 pub fn may_be_lisp(path: &Path) -> bool {
     !is_backup(path)
         && path
@@ -48,7 +48,7 @@ pub fn is_lisp_by_name(path: &Path) -> bool {
     })
 }
 
-/// Returns whether the file at `path`, which begins with `bytes`, is Lisp.
+/// Returns whether the file at `path`, which begins with `bytes`, is Common Lisp.
 pub fn is_lisp(path: &Path, bytes: &[u8]) -> bool {
     if is_lisp_by_name(path) {
         return true;

@@ -53,7 +53,7 @@ pub fn read_plain(path: &Path, limit: u64) -> Result<Vec<u8>, ReadRefusal> {
 ///
 /// # Errors
 ///
-/// The same as for [`read_plain`], and if it is a link.
+/// As for [`read_plain`], or if it is a link.
 pub fn read_unlinked(path: &Path, limit: u64) -> Result<Vec<u8>, ReadRefusal> {
     check(&rustix::fs::lstat(path)?)?;
     read(path, OFlags::NOFOLLOW, limit)
@@ -71,7 +71,8 @@ pub fn read_source(path: &Path) -> io::Result<Vec<u8>> {
     Ok(read_plain(path, SOURCE)?)
 }
 
-/// Checks the file type before opening, because opening a device can have side effects.
+/// Refuses anything but a regular file. The type is checked before opening, too, because opening a
+/// device can have side effects.
 fn check(stat: &Stat) -> Result<(), ReadRefusal> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(()),

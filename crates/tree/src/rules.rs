@@ -19,7 +19,7 @@ pub const DECIDING_ABOVE: [&str; 3] = [IGNORE_FILES[0], IGNORE_FILES[1], ".git"]
 /// The maximum size of an ignore file, in bytes.
 const LARGEST_IGNORE_FILE: u64 = 1 << 20;
 
-/// Reports an ignore file that was not read.
+/// The callback for each existing ignore file that was not read.
 pub(crate) type Refused<'a> = &'a mut dyn FnMut(&Path, ReadRefusal);
 
 /// The rules of a folder and of those above it. A folder without rules shares those of its parent.
@@ -76,7 +76,8 @@ impl Rules {
     }
 }
 
-/// Returns the user's global Git ignore file, if Git's configuration defines one.
+/// Returns the path of the user's global Git ignore file: the configured path, or Git's default.
+/// The file need not exist. `None` if there is neither.
 pub fn users_ignore_file() -> Option<PathBuf> {
     gitconfig_excludes_path()
 }

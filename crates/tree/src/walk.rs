@@ -18,7 +18,8 @@ use steelbank_reader::asd::{SystemDefinition, system_definitions};
 /// The maximum size of an `.asd` file, in bytes. Handwritten files are smaller.
 const LARGEST_ASD_FILE: u64 = 2 << 20;
 
-/// The reason why the walk leaves out a path that no rule ignores.
+/// A problem that the walk reports: a path is left out although no rule ignores it, or an ignore
+/// file is not applied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeftOut {
@@ -73,12 +74,13 @@ pub enum WalkState {
 
 /// Walks the project at `root`, a canonical path, without following links. Hidden and ignored files
 /// are skipped.
-///
 /// A linked worktree does not belong to the project that contains it. Any other nested repository
-/// belongs to it only if a system of the project depends on a system for which the repository has
-/// an `.asd` file. (If the dependencies of a definition cannot be determined without evaluation, it
-/// may depend on any system that the project does not define itself.) A `root` that is neither a
-/// repository nor defines systems is a folder of projects, and all repositories in it belong to it.
+/// belongs to the project only if a system of the project depends on a system for which the
+/// repository has an `.asd` file. The systems of a repository that belongs to the project count as
+/// systems of the project. If the dependencies of a system cannot be determined without evaluation,
+/// the system may depend on any system that the project does not define. A `root` that is not a
+/// repository and defines no systems is a folder of projects, and all repositories in it belong to
+/// it.
 pub fn walk(root: &Path, visit: &mut dyn FnMut(Found<'_>) -> WalkState) {
     let mut refused = Vec::new();
     let mut note = |path: &Path, why| refused.push((path.to_owned(), LeftOut::IgnoreFile(why)));
@@ -114,7 +116,7 @@ pub fn admits(root: &Path, path: &Path) -> Option<bool> {
 
 /// Returns the reason why `path`, a canonical path below the canonical `root`, does not belong to
 /// the project: it is in a linked worktree, or in a repository that does not belong to the project.
-/// `None` if it belongs to the project.
+/// `None` if it belongs to the project or is not below `root`.
 pub fn belonging(root: &Path, path: &Path) -> Option<LeftOut> {
     if !root.is_absolute() || !path.starts_with(root) {
         return None;
@@ -166,7 +168,7 @@ struct Walk<'a> {
     visit: &'a mut dyn FnMut(Found<'_>) -> WalkState,
     /// The repositories that are not yet known to belong to the project.
     repositories: Vec<Repository>,
-    /// The `.asd` files of the project with dependencies that have not been added yet.
+    /// The `.asd` files of the project from which no dependencies have been read yet.
     definitions: Vec<PathBuf>,
 }
 
@@ -280,7 +282,8 @@ impl Walk<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Collects the systems of the repository at `path`, except those in repositories nested in it.
+    /// Collects the systems of the repository at `path`, except those in nested repositories and in
+    /// folders where tools install dependencies.
     fn repository(&mut self, path: PathBuf, rules: Option<Arc<Rules>>) -> ControlFlow<(), Repository> {
         let mut found = Repository {
             path: path.clone(),
@@ -370,7 +373,7 @@ impl Dependencies {
         }
     }
 
-    /// Returns whether the project may depend on one of `systems`.
+    /// Returns whether the project may depend on one of `systems` that it does not define itself.
     fn reach(&self, systems: &HashSet<String>) -> bool {
         let mut others = systems.difference(&self.defined);
         if self.unknown { others.next().is_some() } else { others.any(|system| self.needed.contains(system)) }

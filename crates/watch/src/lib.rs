@@ -12,7 +12,7 @@
 //! * file systems that other machines can write to (NFS, SMB, FUSE, 9p, …), or of unknown type;
 //! * links, and files with several hard links: a write through another name is reported only for
 //!   the folder of that name;
-//! * folders beyond the user's limit of watches, and files beyond a quarter of that limit.
+//! * folders beyond the user's limit of watches, and files after a quarter of that limit is used.
 //!
 //! Several watches can share a [`SharedQueue`]; paths watched by more than one of them then need
 //! only one kernel watch.
@@ -54,7 +54,7 @@ pub struct Watch {
     watched: HashMap<i32, Vec<PathBuf>>,
     /// Whether the kernel reports all changes on a file system, by device.
     reporting: HashMap<u64, bool>,
-    /// The maximum number of watches; files beyond it are refused.
+    /// If this many paths are watched, no further file is watched.
     most: usize,
     names: &'static [&'static str],
     lost: bool,
@@ -88,8 +88,8 @@ pub enum Changes {
     Nothing,
     /// At least one change. Duplicates are possible.
     Some(Vec<Change>),
-    /// The changes are unknown: the caller must check everything, and this watch reports nothing
-    /// further.
+    /// The changes are unknown: the caller must check everything. Every later query of this watch
+    /// returns this, too.
     Everything,
 }
 
@@ -109,7 +109,8 @@ pub enum ChangeKind {
     Contents,
     /// Something other than a folder was added or removed.
     Entry,
-    /// A folder was added or removed. The caller must [forget](Watch::forget) the watches below it.
+    /// A folder was added, removed or moved. The caller must [forget](Watch::forget) the watches at
+    /// and below the path.
     Folder,
 }
 
@@ -120,7 +121,7 @@ pub enum Watched {
     New,
     /// It was already watched.
     Already,
-    /// The kernel does not report all of its changes.
+    /// It is not watched: it is not a folder, or the kernel does not report all of its changes.
     No,
 }
 
@@ -197,8 +198,9 @@ impl Watch {
     }
 
     /// Watches the file at `path`. Returns whether all of its changes are reported: its folder is
-    /// watched, and it has no other hard link. A new hard link is reported. Must be called before
-    /// the file is read, and again after each change.
+    /// watched, it has no other hard link, the kernel reports all changes on its file system, and
+    /// the limit for files is not reached. A new hard link is reported. Must be called before the
+    /// file is read, and again after each change.
     pub fn file(&mut self, path: &Path) -> bool {
         let room = self.numbers.len() < self.most || self.is_file_watched(path);
         if !room || !path.parent().is_some_and(|folder| self.is_watched(folder)) {
@@ -332,7 +334,7 @@ impl Drop for Watch {
 pub struct Waiter(SharedQueue, u64);
 
 impl Waiter {
-    /// Waits until there are changes to read, or until the timeout. Returns whether there are
+    /// Waits until there are changes to read, or until the timeout. Returns whether there may be
     /// changes.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.0.wait(self.1, timeout)

@@ -68,7 +68,7 @@ pub fn operate(home: &Path, (kind, one, other): (u8, u8, u8)) -> String {
         14 => fs::write(folder(one).join(".gitignore"), rule),
         15 => fs::write(root.join(".git/info/exclude"), rule),
         16 => fs::write(home.join(".gitignore"), rule),
-        // Rewrite the file but restore its dates, as programs that copy dates do.
+        // Rewrite the file with a fixed modification time, as programs that copy times do.
         17 => rewrite(&path).and_then(|mut open| {
             open.write_all(text.as_bytes())?;
             let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);

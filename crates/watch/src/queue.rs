@@ -125,7 +125,7 @@ impl EventQueue {
     }
 
     /// Watches only a file's attributes, including its number of hard links. The watch of its
-    /// folder reports the rest.
+    /// folder reports all other changes.
     pub(crate) fn add_file(&self, path: &Path) -> io::Result<i32> {
         self.add(path, WatchFlags::ATTRIB)
     }

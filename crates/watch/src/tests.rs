@@ -368,7 +368,8 @@ fn unread_watch_loses_only_its_changes() {
     }
     assert_eq!([idle.changes(), idle.changes()], [Changes::Everything, Changes::Everything]);
     assert_eq!(world.watch.changes(), Changes::Nothing);
-    // After events were lost, the next watch has a new queue, and the old ones report `Everything`.
+    // After events were lost, the next watch has a new queue, and the old watches report
+    // `Everything`.
     let most: usize =
         fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
     (0..most).for_each(|round| fs::write(&file, format!("{round}")).unwrap());

@@ -72,7 +72,7 @@ columns! {
         /// Its home package.
         Home,
         Name,
-        /// Its printed name, if different.
+        /// Its printed name, if it differs from `Name`.
         Printed,
     }
     /// A baked symbol. One additional row at the end holds the ends of the last symbol's ranges.
@@ -80,7 +80,7 @@ columns! {
         /// Its home package.
         Home,
         Name,
-        /// Its printed name, if different.
+        /// Its printed name, if it differs from `Name`.
         Printed,
         /// The index of its first presence.
         FirstPresence,
@@ -171,7 +171,8 @@ columns! {
         /// Its current status.
         Status,
     }
-    /// A function of the base index that is no longer the definition of its name.
+    /// A function of the base index that is no longer the definition of its name, or a removed
+    /// method.
     RefutedColumn {
         /// The serial number of its code object.
         Serial,

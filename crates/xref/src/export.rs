@@ -89,7 +89,7 @@ pub fn word(cells: &[u8], index: usize) -> u32 {
 pub struct Export<'a> {
     /// SBCL's `*code-alloc-count*` at the time of the export.
     pub stamp: u64,
-    /// The export covers functions with serial numbers above this one.
+    /// The export covers functions with serial numbers above this number.
     pub since: u64,
     /// The highest code serial number that the export covers.
     pub serial: u64,
@@ -172,7 +172,8 @@ impl<'a> Export<'a> {
         self.table(7)
     }
 
-    /// Returns the functions that have records.
+    /// Returns the functions in the exported code objects with records, and the methods defined
+    /// since the base.
     pub fn functions(&self) -> ExportTable<'a, FunctionColumn> {
         self.table(8)
     }
@@ -187,7 +188,8 @@ impl<'a> Export<'a> {
         self.table(10)
     }
 
-    /// Returns the functions of the base index that are no longer the definitions of their names.
+    /// Returns the functions of the base index that are no longer the definitions of their names,
+    /// and its removed methods.
     pub fn refuted(&self) -> ExportTable<'a, RefutedColumn> {
         self.table(11)
     }

@@ -227,7 +227,8 @@ impl XrefSegment {
         self.cell(Section::Symbols, symbol, column)
     }
 
-    /// Returns the packages that contain `symbol`, each with whether it is external there.
+    /// Returns the packages that contain `symbol`, each with `true` if the symbol is external
+    /// there.
     pub fn presents(&self, symbol: u32) -> impl Iterator<Item = (u32, bool)> + '_ {
         let rows = self.rows::<BakedPresenceColumn>(Section::Presents);
         self.range_of(symbol, BakedSymbolColumn::FirstPresence, rows).map(|row| {
@@ -258,7 +259,7 @@ impl XrefSegment {
         self.cell(Section::Names, name, BakedNameColumn::Role)
     }
 
-    /// Returns the printed form of a used name, or `None` if the name is a symbol.
+    /// Returns the printed form of a used name, or `None` if the name is just its principal symbol.
     pub fn name_text(&self, name: u32) -> Option<Cow<'_, str>> {
         let text = self.cell(Section::Names, name, BakedNameColumn::Text);
         (text != NONE).then(|| self.text(text))

@@ -1,5 +1,5 @@
-//! An immutable snapshot of all cross references: the embedded base index, and the exports applied
-//! to it. [`Index::apply`] creates the next snapshot from an export.
+//! An immutable snapshot of all cross references: the base index, and the exports applied to it.
+//! [`Index::apply`] creates the next snapshot from an export.
 
 use super::bake::bake;
 use super::columns::{
@@ -45,7 +45,8 @@ pub enum ApplyError {
 pub struct Index {
     /// The base first, then the exports, oldest first.
     generations: Arc<[Generation]>,
-    /// The newest export's tables of packages, symbols and methods.
+    /// The tables of packages, symbols and methods: the newest export's, or the base's before any
+    /// export.
     newest: Arc<XrefSegment>,
     /// For each package of the base, its number in `newest`.
     from_base: Arc<[u32]>,
@@ -161,8 +162,8 @@ pub struct Record<'a> {
     pub name: String,
     /// The function that uses the name, with the position.
     pub by: Use<'a>,
-    /// Whether a global name refers to that function, or to one compiled together with it. Other
-    /// functions exist only as long as something references them.
+    /// Whether a global name refers to that function, or to a function compiled together with it.
+    /// Other functions exist only as long as something references them.
     pub current: bool,
 }
 
@@ -205,7 +206,7 @@ impl Index {
         self.newest.stamp()
     }
 
-    /// Returns the number of records, including those of replaced functions.
+    /// Returns the number of records, including those of replaced and removed functions.
     pub fn record_count(&self) -> usize {
         self.generations.iter().map(|generation| generation.segment.record_count()).sum()
     }
@@ -251,7 +252,8 @@ impl Index {
 
     /// Returns the uses of kind `kind` of `symbol`, and of function names such as `(SETF F)` that
     /// contain it. `roles` selects the names by role. Replaced functions are excluded. The uses are
-    /// sorted by the printed principal symbol, then by the printed name, file and form.
+    /// sorted by the function's printed principal symbol, then by its printed name. The uses in one
+    /// function are sorted by form.
     pub fn who(&self, kind: Kind, symbol: Symbol, roles: impl Fn(NameRole) -> bool) -> Vec<Use<'_>> {
         self.uses(self.found(kind, symbol, roles, true))
     }
@@ -517,7 +519,7 @@ impl Index {
     }
 
     /// Returns the number in the newest export of package number `package` of `segment`. `None` if
-    /// the package was deleted.
+    /// `package` is [`NONE`] or the package was deleted.
     fn home(&self, segment: &XrefSegment, package: u32) -> Option<u32> {
         if package == NONE {
             None

@@ -1,14 +1,15 @@
 //! Cross references: SBCL's records of callers and other uses as an inverted index, with the
 //! packages and symbols needed to look names up.
 //!
-//! The records of the saved core are baked into an index when the program is built ([`bake`]) and
-//! read in place. For code compiled later, the Lisp half sends exports. Each export produces a new
-//! [`Index`] snapshot ([`Index::apply`]). Lookups need only a snapshot, so they work while Lisp is
-//! busy and after it has died.
+//! The records of a core are baked into an index ([`bake`]) when the program is built or the core
+//! is saved, and read in place. For code compiled later, the Lisp half sends exports. Each export
+//! produces a new [`Index`] snapshot ([`Index::apply`]). Lookups need only a snapshot, so they work
+//! while Lisp is busy and after it has died.
 //!
 //! A *record* states that a function uses a name in some form. The *principal symbol* of a name is
 //! the symbol that it is built from: F for the names `F`, `(SETF F)` and `(METHOD F …)`. The *base*
-//! is the index of the saved core. A function is *replaced* if its name has another definition now.
+//! is the index of the saved core. A function is *replaced* if its name has another definition now,
+//! or none.
 
 pub mod bake;
 pub mod columns;

@@ -110,8 +110,8 @@ impl Index {
         })
     }
 
-    /// Returns an index with additional `symbols` from texts, internal in their home packages. They
-    /// have no records; uses of them must be found in texts.
+    /// Returns an index with additional `symbols` from texts, internal in their home packages, but
+    /// external in KEYWORD. They have no records; uses of them must be found in texts.
     #[must_use]
     pub fn with_symbols(&self, symbols: impl IntoIterator<Item = TextSymbol>) -> Index {
         let mut index = self.clone();

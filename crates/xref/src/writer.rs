@@ -118,7 +118,8 @@ impl ExportWriter {
         self.row(10, vec![identity.0, identity.1, status]);
     }
 
-    /// Records that a function of the base is no longer the definition of its name.
+    /// Records that a function of the base is no longer the definition of its name, or that a
+    /// method of the base, with the serial number [`NONE`], was removed.
     pub fn refuted(&mut self, identity: (u32, u32)) {
         self.row(11, vec![identity.0, identity.1]);
     }

@@ -24,7 +24,7 @@ pub(crate) struct HelperStart {
     /// Whether a process that creates snapshots outlives the process that started it.
     #[serde(default)]
     pub(crate) outlives: bool,
-    /// The folder for the snapshot to create.
+    /// The folder of the snapshot to create or to test.
     pub(crate) folder: Option<PathBuf>,
     /// The systems of a snapshot of dependencies.
     #[serde(default)]
@@ -71,7 +71,7 @@ impl HelperStart {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum HelperTask {
-    /// Answers calls of tools.
+    /// Runs orders, such as calls of tools.
     Scratch,
     /// Creates a snapshot by starting further helpers, and ends.
     Snapshot,
@@ -102,14 +102,14 @@ pub(crate) enum ScratchOrder {
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Reply {
     Ready,
-    /// The helper cannot do its task. The text is a sentence.
+    /// The helper cannot do its task. The text gives the reason.
     Broken(String),
     /// The helper cannot be confined. The text is a clause.
     Unconfined(String),
     /// The snapshot is saved.
     Saved,
-    /// The snapshot is unusable, but another attempt may succeed. The text is the end of a
-    /// sentence.
+    /// The snapshot is unusable, but another attempt may succeed. The text gives the reason as a
+    /// clause, without a period.
     Again(String),
     Progress {
         id: u64,

@@ -61,8 +61,8 @@ impl FilePart {
 }
 
 /// Verifies the open `files` of the snapshot in `folder` against the manifest. Skips this if it was
-/// done since the machine was started and the files' metadata are unchanged. The error is the end
-/// of a sentence.
+/// done since the machine was started and the files' metadata are unchanged. The error is a clause,
+/// such as `its core is damaged`.
 pub(super) fn check(folder: &Path, files: &[(&str, &File, FilePart)]) -> Result<(), String> {
     let mut state = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     for (name, file, part) in files {
@@ -86,8 +86,8 @@ pub(super) fn check(folder: &Path, files: &[(&str, &File, FilePart)]) -> Result<
     Ok(())
 }
 
-/// The manifest of a snapshot: its files, its loads with their answers, and the inputs that they
-/// depend on.
+/// The manifest of a snapshot: its files, its loads with their answers, and the inputs that the
+/// loads depend on.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SnapshotManifest {
     pub(super) core: FilePart,
@@ -110,11 +110,12 @@ pub(crate) struct OrderedSystem {
     pub(super) name: String,
     /// The file that defines it.
     pub(super) asd: PathBuf,
-    /// That file and the files of its components, if the system belongs to the project; else empty.
+    /// The defining file and the files of the system's components, if the system belongs to the
+    /// project; else empty.
     pub(super) own: Vec<PathBuf>,
 }
 
-/// The reason why the image of a key cannot be saved.
+/// The reason why an image with the loads of a snapshot key cannot be saved.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Refusal {
     pub(super) why: String,

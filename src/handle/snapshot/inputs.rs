@@ -49,7 +49,7 @@ pub(crate) struct Inputs {
     variables: Vec<(String, Option<String>)>,
 }
 
-/// The state of a file.
+/// The state of a file or a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct InputStamp {
     size: u64,
@@ -95,13 +95,14 @@ fn sum(path: &Path) -> io::Result<u32> {
     Ok(hashed.crc().sum())
 }
 
-/// A folder that ASDF searches for system definitions, or a folder below one.
+/// A folder that ASDF searches for system definitions, or a folder inside such a folder.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct SearchedFolder {
     path: PathBuf,
     /// The folder's modification time; `None` if the folder does not exist.
     modified: Option<(i64, i64)>,
-    /// The names of system definitions, and of subfolders if ASDF searches subfolders, too.
+    /// The names of `.asd` and `.cl-source-registry` files, and of subfolders if ASDF searches
+    /// subfolders, too.
     names: Vec<String>,
     /// The names of subfolders that ASDF skips; `None` if it searches no subfolders.
     exclude: Option<Vec<String>>,
@@ -169,7 +170,8 @@ impl ChangedInputs {
         self.files.is_empty() && self.other.is_none()
     }
 
-    /// Describes the differences, as a sentence fragment.
+    /// Describes `other`, or else the number of changed files, as a sentence fragment; `None` if
+    /// there are no differences.
     pub(super) fn describe(&self) -> Option<String> {
         let files = || counted(self.files.len(), "file has changed", "files have changed");
         self.other.clone().or_else(|| (!self.files.is_empty()).then(files))
@@ -178,8 +180,9 @@ impl ChangedInputs {
 
 impl Inputs {
     /// Records the state of the inputs that Lisp reported. Skips files in `cache`, because they are
-    /// not the user's files. Fails if a file was written after `before` (nanoseconds since 1970),
-    /// because the image may contain an older version of that file.
+    /// not the user's files. Fails if a file cannot be read, if ASDF searches too many folders, or
+    /// if a file was written after `before` (nanoseconds since 1970): the image may contain an
+    /// older version of such a file.
     pub(super) fn gather(told: InputsReport, cache: &Path, before: i128) -> Result<Self, String> {
         let mut inputs = Self::default();
         let listed = told.files.into_iter().chain(told.configuration).chain(told.libraries);
@@ -251,8 +254,9 @@ impl Inputs {
             .map(|(name, _)| format!("the environment variable {name} has changed"))
     }
 
-    /// Compares the inputs with their current state. Reuses the results in `compared` for inputs
-    /// that were recorded in the same state there.
+    /// Compares the inputs with their current state; stops at the first changed variable or
+    /// searched folder. Reuses the results in `compared` for inputs that were recorded in the same
+    /// state there.
     pub(super) fn changes(&self, compared: Option<&ComparedInputs>) -> ChangedInputs {
         let mut changes = ChangedInputs { other: self.changed_variable(&[]), ..ChangedInputs::default() };
         if changes.other.is_some() {

@@ -23,15 +23,15 @@ use crate::handle::scratch::ScratchError;
 use crate::handle::scratch::{Helper, HelperProgram, HelperStart, HelperTask, Reply};
 use crate::{Builder, Installation, ProjectSettings, Steelbank};
 
-/// The number of attempts. An attempt is repeated if it had to compile files, or if files were
-/// written meanwhile.
+/// The maximum number of attempts. An attempt is repeated if it had to compile files, or if the
+/// inputs changed meanwhile or could not be recorded.
 const ATTEMPTS: usize = 3;
-/// The time for which no file of the project may have been written before a snapshot is created in
-/// the background.
+/// A snapshot is created in the background only if no Lisp file of the project was written for this
+/// time.
 const QUIET: Duration = Duration::from_secs(10);
 /// A duration longer than a tick of the file system's clock.
 const TICK: Duration = Duration::from_millis(20);
-/// The time limit of one attempt.
+/// The time limit of each step of an attempt, and of waiting for a lock.
 const ATTEMPT_TIME: Duration = Duration::from_secs(3600);
 
 /// A snapshot that was created.
@@ -57,7 +57,8 @@ pub enum MakeError {
     /// The operating system could not create a file or a process.
     #[error("the snapshot cannot be stored: {0}")]
     System(#[from] std::io::Error),
-    /// The systems do not load, their image cannot be saved, or the time limit passed.
+    /// A load failed for a reason that may be temporary, the image cannot be saved or does not
+    /// start, or the time limit passed.
     #[error("{0}")]
     Unfit(String),
     /// A copy of the program could not be run.
@@ -75,9 +76,9 @@ pub(crate) struct SnapshotOrder {
 
 impl SnapshotOrder {
     /// Creates the complete snapshot and the snapshot of the dependencies, if they are not up to
-    /// date. If `urgent`, because a user waits, this waits for other processes that create
-    /// snapshots and retries loads that were refused. Otherwise this first waits until the
-    /// project's files have been unchanged for a while.
+    /// date. If `urgent`, because a user waits, this waits for a process that creates the same
+    /// snapshot, and tries again to create a refused snapshot. Otherwise both cases are errors, and
+    /// this first waits until the project's Lisp files have been unchanged for [`QUIET`].
     pub(crate) fn run(&self, urgent: bool, mut tell: impl FnMut(&str)) -> Result<MadeSnapshot, MakeError> {
         if self.key.loads.is_empty() {
             return Err(MakeError::NoSystems);
@@ -114,8 +115,8 @@ impl SnapshotOrder {
         whole
     }
 
-    /// Returns the time until no source file of the project has been written for [`QUIET`]; `None`
-    /// if that time has passed.
+    /// Returns the time until no Lisp file of the project has been written for [`QUIET`]; `None` if
+    /// that time has passed.
     fn time_until_quiet(&self) -> Option<Duration> {
         let mut youngest = QUIET;
         steelbank_tree::walk(self.key.root.as_ref()?, &mut |found| {
@@ -131,8 +132,9 @@ impl SnapshotOrder {
         QUIET.checked_sub(youngest).filter(|left| !left.is_zero())
     }
 
-    /// Creates the snapshot of the dependencies, unless an existing one has at least half of their
-    /// systems. `whole` is the complete snapshot, if there is one.
+    /// Creates the snapshot of the dependencies, unless an existing snapshot of dependencies
+    /// contains at least half as many systems, or creating it was refused. `whole` is the complete
+    /// snapshot, if there is one.
     fn make_dependencies(&self, whole: Option<&MadeSnapshot>, changed: &[PathBuf]) -> Result<(), MakeError> {
         let loaded = match whole {
             Some(whole) => SnapshotManifest::read(&whole.path.join("manifest")).ok().map(|made| made.systems),
@@ -140,7 +142,7 @@ impl SnapshotOrder {
         };
         let Some(loaded) = loaded else { return Ok(()) };
         let (wanted, key) = (dependencies(&loaded, changed, whole.is_some()), self.key.dependencies());
-        // Keep a snapshot with at least half of the systems. Otherwise editing two systems
+        // Keep a snapshot with at least half as many systems. Otherwise editing two systems
         // alternately would create one each time.
         let kept = CheckedSnapshot::find(&key, &mut None)
             .is_ok_and(|kept| kept.manifest.systems.len() * 2 >= wanted.len());
@@ -236,7 +238,7 @@ impl SnapshotOrder {
     }
 
     /// Starts a copy of the program that creates the snapshot at low priority. The copy ends with
-    /// this process, unless `outlives` is true.
+    /// this process or, if `outlives` is true, after at most five minutes.
     pub(crate) fn run_later(&self, outlives: bool) -> Result<(), MakeError> {
         let key = Some(self.key.clone());
         let start = HelperStart { what: HelperTask::Snapshot, key, outlives, ..self.start.clone() };
@@ -266,8 +268,9 @@ impl SnapshotOrder {
     }
 }
 
-/// Returns the systems of `loaded` before the first one with a file in `changed`. If there is none
-/// and the snapshot is `whole`, returns those before the project's first system.
+/// Returns the systems of `loaded` before the first system with a file in `changed`. Without such a
+/// system, returns the systems before the project's first system if `whole` is true, otherwise all
+/// systems.
 fn dependencies<'a>(loaded: &'a [OrderedSystem], changed: &[PathBuf], whole: bool) -> &'a [OrderedSystem] {
     let first_changed = loaded.iter().position(|system| system.own.iter().any(|file| changed.contains(file)));
     let first_own = || loaded.iter().position(|system| !system.own.is_empty()).filter(|_| whole);
@@ -284,8 +287,8 @@ struct Making {
     image: ImageContents,
 }
 
-/// A system in Lisp's report of the load order. `keeps` is true if it holds memory outside the
-/// heap, which prevents saving.
+/// A system in Lisp's report of the load order. `keeps` is true if the system holds memory outside
+/// the heap, which prevents saving.
 #[derive(Deserialize)]
 struct Ordered {
     name: String,
@@ -343,8 +346,8 @@ fn try_to_save(
         refusal.write(&folder.join(store::REFUSED)).map_err(|error| broken(&error))?;
         Err(Reply::Broken(why))
     };
-    // A snapshot cannot contain a failure that another load may not have. Store it as a refusal, so
-    // that saving is not tried again until an input changes.
+    // Do not save a failure that another load may not have. Store it as a refusal, so that saving
+    // is not tried again until an input changes.
     let failed = answers.iter().find(|answer| !answer.is_reproducible()).map(|answer| {
         let why = answer.failure.as_ref().map(|failure| failure.message.as_str()).unwrap_or_default();
         format!("System {} does not load: {why}", answer.system.as_deref().unwrap_or_default())
@@ -474,8 +477,7 @@ impl Builder {
     /// in this process. Reports failed attempts to `tell`.
     ///
     /// # Errors
-    /// The systems do not load, or something in their image prevents saving it; the message names
-    /// the reason.
+    /// No systems were given, or the snapshot cannot be created; the message names the reason.
     pub fn make_snapshot(self, tell: impl FnMut(&str)) -> Result<MadeSnapshot, MakeError> {
         let key = self.snapshot_key();
         order(self.project.as_ref(), self.program.as_ref(), self.dynamic_space_size, key)?.run(true, tell)
@@ -495,7 +497,8 @@ impl Steelbank {
         self.make_snapshot_if(outlives, |_| true)
     }
 
-    /// Like [`Steelbank::make_snapshot_later`], but only if the expected savings exceed the cost.
+    /// Like [`Steelbank::make_snapshot_later`], but only if [`SnapshotKey::is_worth_saving`]
+    /// returns true for the loads of this image.
     ///
     /// # Errors
     /// The copy cannot be started.

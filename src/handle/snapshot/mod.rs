@@ -1,9 +1,9 @@
 //! Snapshots: saved images of a project with its systems loaded, from which the program starts
-//! quickly. A `SnapshotKey` identifies a project's snapshot. At a start, `Choice` finds one with
-//! unchanged inputs (files, folders, environment variables): the complete snapshot, or else the
-//! snapshot of the dependencies. `make` creates snapshots in copies of the program, `inputs`
-//! records and compares the inputs, `format` defines the files, and `store` limits their number and
-//! size.
+//! quickly. A `SnapshotKey` identifies a project's snapshot. At a start, `Choice` finds a snapshot
+//! with unchanged inputs (files, folders, environment variables): the complete snapshot, or else
+//! the snapshot of the dependencies. `make` creates snapshots in copies of the program, `inputs`
+//! records and compares the inputs, `format` defines the files, and `store` limits the number and
+//! size of snapshots.
 
 mod format;
 mod inputs;
@@ -50,13 +50,14 @@ const SAVE_COST: Duration = Duration::from_secs(2);
 pub(crate) enum SnapshotKind {
     /// All loads.
     Whole,
-    /// The systems that are loaded before the project's first system, or before the first system
-    /// with recently changed files. A load depends only on earlier loads, so this image is valid
-    /// whatever happens to the later systems.
+    /// The systems that are loaded before the project's first system, before the first system with
+    /// recently changed files, or before the first system that prevents saving. A load depends only
+    /// on earlier loads, so this image is valid whatever happens to the later systems.
     Dependencies,
 }
 
-/// The identity of a snapshot: its project, its loads, and the program that creates it.
+/// The identity of a snapshot: its project with cache and init file, its loads, the heap size, and
+/// the program and the SBCL that create it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SnapshotKey {
     /// The folder of all snapshots.
@@ -68,7 +69,8 @@ pub(crate) struct SnapshotKey {
     /// Whether to accept a snapshot with changed files, to get an image as it was loaded.
     #[serde(default)]
     pub(crate) as_loaded: bool,
-    /// A hash of the identity without the kind. Folders are named after the sum of both.
+    /// A hash of the identity without the kind. Folders are named after the sum of this hash and
+    /// the kind's number.
     number: u64,
 }
 
@@ -135,7 +137,7 @@ impl SnapshotKey {
         known.or_else(|| Refusal::last(self).map(|refusal| refusal.inputs))
     }
 
-    /// Returns whether there is a snapshot that was created after `time`.
+    /// Returns whether there is a snapshot that was created, or last used, after `time`.
     pub(crate) fn is_made_after(&self, time: Option<SystemTime>) -> bool {
         let made =
             self.path().and_then(|path| std::fs::metadata(path.join("manifest")).ok()?.modified().ok());
@@ -179,11 +181,11 @@ fn file_identity(path: &Path) -> String {
     )
 }
 
-/// The snapshot to start from, and the state of the others.
+/// The snapshot to start from, and the state of the snapshots with the same loads.
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
     pub(crate) snapshot: Option<Snapshot>,
-    /// The reason why `snapshot` is missing or not the complete one, as a sentence fragment.
+    /// The reason why the complete snapshot is not used, as a sentence fragment.
     pub(crate) without: Option<String>,
     /// The reason why the complete snapshot cannot be saved, as a sentence.
     pub(crate) refused: Option<String>,
@@ -260,7 +262,7 @@ impl CheckedSnapshot {
         Ok(Self { path: path.to_owned(), manifest, core, index })
     }
 
-    /// Opens the index, if needed, and marks the snapshot as used.
+    /// Reads or maps the index, if it is needed, and marks the snapshot as used.
     fn read(self, index_use: IndexUse) -> Result<Snapshot, String> {
         let Self { path, manifest, core, index } = self;
         let length = manifest.index.bytes() as usize;
@@ -321,8 +323,8 @@ impl Snapshot {
         CheckedSnapshot::open(path, false, &mut None)?.read(IndexUse::Read)
     }
 
-    /// Returns `installation` with this snapshot's core and its index, if it has one. The core is
-    /// given by its open descriptor, so that another process may remove its file.
+    /// Returns `installation` with this snapshot's core and, if it was read, this snapshot's index.
+    /// The core's path is that of its open descriptor, because another process may remove the file.
     pub(crate) fn installation(&self, installation: &Installation) -> Installation {
         let mut installation = installation.clone();
         installation.image.core =

@@ -40,16 +40,16 @@ pub struct SnapshotEntry {
     pub path: PathBuf,
     /// The project's folder.
     pub root: Option<PathBuf>,
-    /// The systems that it was created for, or "the project's systems".
+    /// The systems that the snapshot was created for, or "the project's systems".
     pub systems: Vec<String>,
-    /// True if it has only the dependencies of these systems, or the systems before the changed
-    /// files.
+    /// True if the snapshot has only the first of these systems: those before the project's first
+    /// system, before changed files, or before a system that prevents saving.
     pub dependencies: bool,
     /// The size in bytes.
     pub bytes: u64,
     /// The number of its input files.
     pub files: usize,
-    /// The reason why it cannot be used; `None` if it can.
+    /// The reason why the snapshot cannot be used; `None` if it can.
     pub unfit: Option<String>,
     /// The time of its last use, in seconds since 1970.
     pub used: u64,
@@ -88,8 +88,8 @@ pub fn list(cache: &Path) -> Vec<SnapshotEntry> {
     entries
 }
 
-/// Reads the index and the project's systems from the most recently used complete snapshot of the
-/// project in `root`, even if its files have changed since.
+/// Reads the index and the names of the project's systems from the most recently used complete
+/// snapshot of the project in `root`, even if its files have changed since.
 #[cfg(feature = "server")]
 pub(crate) fn last(cache: &Path, root: &Path) -> Option<(Index, Vec<String>)> {
     let root = std::fs::canonicalize(root).ok()?;
@@ -105,8 +105,8 @@ pub(crate) fn last(cache: &Path, root: &Path) -> Option<(Index, Vec<String>)> {
     })
 }
 
-/// Removes all snapshots in `cache`, and returns their size in bytes. Processes that run from a
-/// snapshot can use it until they end.
+/// Removes all snapshots and refusals in `cache`, and returns the size of the removed snapshots in
+/// bytes. Processes that run from a snapshot can use it until they end.
 pub fn clear(cache: &Path) -> u64 {
     let all = cache.join("snapshots");
     let refused = entries(&all).filter(|path| path.extension().is_some_and(|end| end == REFUSED));
@@ -124,7 +124,8 @@ fn folders(all: &Path) -> impl Iterator<Item = PathBuf> {
     entries(all).filter(|path| path.file_name().is_some_and(|name| is_snapshot(&name.to_string_lossy())))
 }
 
-/// Returns whether `name` is a published snapshot's: sixteen digits, a hyphen and a number.
+/// Returns whether `name` is a published snapshot's: sixteen hexadecimal digits, a hyphen and a
+/// number.
 fn is_snapshot(name: &str) -> bool {
     name.split_once('-').is_some_and(|(key, number)| {
         key.len() == 16 && !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())

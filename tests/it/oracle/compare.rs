@@ -7,7 +7,7 @@ use steelbank::answer::designator::FunctionName;
 use steelbank::answer::lookup::Lookup;
 use steelbank_xref::{Access, Index, Kind, NameRole, Symbol};
 
-/// The numbers of compared things, and the differences.
+/// The numbers of comparisons, and the differences.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
     /// Answers compared: one for every symbol, kind and role.
@@ -57,8 +57,8 @@ fn number(number: Option<u32>) -> String {
     number.map_or_else(|| "-".to_owned(), |number| number.to_string())
 }
 
-/// Compares every answer of the who family. Omits uses of steelbank's names, because no question
-/// can name them and the oracle omits them.
+/// Compares every answer of the who family. Omits uses of steelbank's names, because no query can
+/// name them and the oracle omits them.
 pub(crate) fn uses(index: &Index, folder: &Path) -> Comparison {
     let mut comparison = Comparison::default();
     let text = fs::read_to_string(folder.join("uses.txt")).unwrap();
@@ -85,7 +85,7 @@ pub(crate) fn uses(index: &Index, folder: &Path) -> Comparison {
         specializations(index, symbol, &symbol_text, &mut methods, &mut comparison);
         for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Specializes) {
             if index.who_including_replaced(kind, symbol, |_| true).is_empty() {
-                // Uses that sb-introspect lists and the index lacks stay in `expected`, and are
+                // Uses that sb-introspect lists and the index lacks remain in `expected`, and are
                 // reported at the end.
                 comparison.answers += ROLES.len();
                 continue;

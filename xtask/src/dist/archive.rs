@@ -44,7 +44,7 @@ impl Item {
 }
 
 /// Creates a tar archive. Folders precede their contents, because dpkg does not create missing
-/// ones.
+/// folders.
 pub(super) fn tar(items: &[Item], epoch: u64) -> Result<Vec<u8>, String> {
     let mut writer = tar::Builder::new(Vec::new());
     let mut add = |path: &str, kind, mode, octets: &[u8]| {

@@ -10,13 +10,13 @@ use super::tries::within;
 use super::{FOLDER, Made, epoch, openly, output};
 use crate::{root, target};
 
-/// Mounts the checkout and the build folder at fixed paths, because the program contains the paths
-/// of sources and of the core.
+/// A shell command that mounts the checkout and the build folder at fixed paths, because the
+/// program contains the paths of sources and of the core.
 const MOUNT: &str = "mount -t tmpfs none /srv && mkdir /srv/steelbank /srv/old && mount --bind \"$1\" /srv/steelbank && \
                      mount --bind \"$2\" /srv/old && cd /srv/steelbank && shift 2 && exec \"$@\"";
 
 /// Builds SBCL and the program of `checkout` in `folder`. A program linked with this system's C
-/// library would require that version or a later one.
+/// library would require that version of the library or a later version.
 pub(super) fn program(checkout: &Path, folder: &Path) -> Result<PathBuf, String> {
     std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let there = |what: &str, command: &[&str], environment: &[(&str, &str)]| {
@@ -42,21 +42,21 @@ pub(super) fn program(checkout: &Path, folder: &Path) -> Result<PathBuf, String>
         ("CFLAGS", &format!("-ffile-prefix-map={}", maps[0])),
     ];
     there("an old C library", &["sh", "xtask/old-libc.sh", "/srv/old"], &[])?;
-    there("SBCL for it", &["./bootstrap"], &environment[..2])?;
+    there("SBCL for the old C library", &["./bootstrap"], &environment[..2])?;
     let build = [&cargo, "build", "--release", "--locked", "--bin", "steelbank"];
-    there("the release build for it", &build, &environment)?;
+    there("the release build for the old C library", &build, &environment)?;
     let program = folder.join("target/release/steelbank");
     let octets = read(&program)?;
     for path in [&packages, &rust, &*checkout.to_string_lossy()] {
         if octets.windows(path.len()).any(|window| window == path.as_bytes()) {
-            return Err(format!("{} has the path {path} of this machine", program.display()));
+            return Err(format!("{} contains the path {path} of this machine", program.display()));
         }
     }
     Ok(program)
 }
 
 /// Sets the dates of the Lisp half's files to the commit's date, because the index in the program
-/// contains two of them.
+/// contains the dates of two files.
 fn date_lisp(checkout: &Path) -> Result<(), String> {
     let date = SystemTime::UNIX_EPOCH + Duration::from_secs(epoch()?);
     let files = output(Command::new("git").args(["ls-files", "lisp"]).current_dir(checkout))?;
@@ -105,7 +105,7 @@ fn compared(programs: [&Path; 2]) -> Result<String, String> {
         [(read(programs[0])?, core_of(programs[0])?), (read(programs[1])?, core_of(programs[1])?)];
     if core != other_core || one.len() != other.len() {
         return Err(format!(
-            "they have {} and {} octets, and their cores lie at {core:?} and {other_core:?}",
+            "the two programs have {} and {} octets, and their cores are at {core:?} and {other_core:?}",
             one.len(),
             other.len()
         ));

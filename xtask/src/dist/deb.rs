@@ -58,8 +58,8 @@ pub(super) fn make(release: &Release, program: &[u8]) -> Made {
     release.write(&format!("steelbank_{version}_amd64.deb"), &archive::ar(&parts, *epoch))
 }
 
-/// Returns the package's dependencies: the packages of the libraries named in the program, which
-/// embeds SBCL's library.
+/// Returns the package's dependencies: the packages of all libraries that the program's bytes name.
+/// These include the libraries that the embedded SBCL library requires.
 fn depends(program: &[u8], (major, minor): (u32, u32)) -> Result<String, String> {
     let mut needed = BTreeSet::new();
     for name in libraries(program) {

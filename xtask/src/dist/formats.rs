@@ -11,8 +11,8 @@ use super::{Made, Release, deb, mcpb, npm, oci, output};
 pub(super) const SUMMARY: &str =
     "Common Lisp code intelligence in one file: what a symbol is, who uses it, what breaks when it changes";
 pub(super) const LICENSE: &str = "MIT OR Apache-2.0";
-/// The account that owns the repository and the names below. docs/internals/publishing.md lists the
-/// settings.
+/// The account that owns the repository. docs/internals/publishing.md explains how to set this,
+/// [`MAINTAINER`] and [`SERVER`].
 pub(super) const OWNER: &str = "steelbank";
 pub(super) const MAINTAINER: &str = "steelbank's maintainers <maintainers@steelbank.invalid>";
 /// The name in the registry of MCP servers. The registry checks that the packages contain it.
@@ -31,7 +31,7 @@ pub(super) fn make(release: &Release) -> Made {
 }
 
 /// Compresses the tar archive `name` with xz at the given level. Always uses two threads, because
-/// the result differs from that with one thread.
+/// xz's output with several threads differs from its output with one.
 pub(super) fn xz(release: &Release, name: &str, octets: &[u8], level: &str) -> Result<Vec<u8>, String> {
     let file = release.file(name);
     fs::write(&file, octets).map_err(|error| format!("{}: {error}", file.display()))?;

@@ -1,7 +1,9 @@
 //! `cargo xtask dist`: builds the release packages for an old glibc and tests them. With `--program
-//! FILE`, packs a program that has been built before, as continuous integration does.
+//! FILE`, packs a program that has been built before, as continuous integration does. With
+//! `--previous FILE`, also checks that an earlier release's program and this one can use the same
+//! cache.
 //!
-//! It publishes nothing; docs/internals/publishing.md lists the commands for that.
+//! This command publishes nothing; docs/internals/publishing.md lists the commands that do.
 
 mod archive;
 mod build;
@@ -88,7 +90,7 @@ pub(crate) fn dist() -> Result<(), String> {
         // Run an optimised xtask: compressing a hundred megabytes takes minutes otherwise.
         let mut command = cargo();
         command.args(["run", "--quiet", "--release", "--package", "xtask", "--", "dist"]).args(&arguments);
-        return openly("the same, optimised", &mut command);
+        return openly("dist, with an optimised xtask", &mut command);
     }
     let mut program = None;
     let mut previous = None;
@@ -137,8 +139,8 @@ fn version() -> Result<String, String> {
     Ok(version.to_owned())
 }
 
-/// Checks that a tagged commit is a release of `version`, and that any other commit follows a
-/// release or precedes the first one.
+/// Checks that a tagged commit is a release of `version`, and that the changelog of any other
+/// commit begins with `version` or with unreleased changes.
 fn agreed(version: &str, changelog: &str, tag: Option<&str>) -> Made {
     let mut sections =
         changelog.split("\n## ").skip(1).map(|section| section.split_once('\n').unwrap_or((section, "")));

@@ -1,4 +1,4 @@
-//! The npm packages: one contains the program for this platform, the other one starts it.
+//! The npm packages: one contains the program for this platform, the other starts that program.
 
 use serde_json::{Value, json};
 

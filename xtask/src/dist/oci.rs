@@ -56,8 +56,8 @@ fn blob(kind: &str, octets: &[u8]) -> Value {
     json!({ "mediaType": kind, "digest": format!("sha256:{}", archive::hex(octets)), "size": octets.len() })
 }
 
-/// Returns the libraries that the program requires, including the loader, at the paths where it
-/// looks for them.
+/// Returns the libraries that the program requires, including the loader, at the paths where the
+/// program looks for them.
 pub(super) fn libraries(release: &Release) -> Result<Vec<Item>, String> {
     let told = output(Command::new("ldd").arg(&release.program))?;
     let told = String::from_utf8_lossy(&told).into_owned();

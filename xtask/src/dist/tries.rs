@@ -1,6 +1,6 @@
 //! Tests the packages with the commands in docs/install.md. Each package must answer a query about
 //! examples/shop without any other file of this project. In a Debian system, and in a root folder
-//! with only the program's libraries, README's session must give the same output.
+//! with only the program's libraries, README's session must print what README shows.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{Made, Release, output, pages, quietly};
 use crate::root;
 
-/// The query, which is README's second one, and a place in its answer.
+/// The query, the second in README, and a place in its answer.
 const QUESTION: [&str; 4] = ["--system", "shop", "who-calls", "shop:total"];
 const ANSWER: &str = "cart.lisp:24:22: shop:receipt";
 
@@ -138,8 +138,8 @@ pub(super) fn all(release: &Release) -> Made {
     Ok(())
 }
 
-/// Installs the wheel without a network, and queries its program. Also runs the wheel with uv,
-/// which needs no installation.
+/// Installs the wheel without a network, and queries its program. Also runs the wheel without an
+/// installation, if uvx is present.
 fn wheel(release: &Release, place: &Place) -> Made {
     let [install, at_once] = lines(release, "pip, uv")?;
     let environment = place.folder("venv");
@@ -258,8 +258,8 @@ fn oci(release: &Release, place: &Place) -> Made {
 /// separate /proc.
 const ISOLATED: [&str; 4] = ["--mount", "--pid", "--fork", "--mount-proc"];
 
-/// Returns a command of `unshare` that runs as the owner of its root folder, even for users without
-/// root rights.
+/// Returns an `unshare` command that runs as root in a new user namespace, so that the user needs
+/// no root rights.
 pub(super) fn within(options: &[&str]) -> Command {
     let mut command = Command::new("unshare");
     command.arg("--map-root-user").args(options);
@@ -371,12 +371,13 @@ fn written(file: &Path, octets: &[u8]) -> Made {
     std::fs::write(file, octets).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// Checks that the previous release's program and this one can alternate on one cache.
+/// Checks that the previous release's program and this release's program can alternate on one
+/// cache.
 pub(super) fn share_a_cache(release: &Release, previous: &Path) -> Made {
     let place = Place::new(release)?;
     for (what, program) in [
         ("the release before", previous),
-        ("this one", &release.program),
+        ("this release", &release.program),
         ("the release before, again", previous),
     ] {
         asks(&format!("{what}, on one cache"), &mut place.command(program))?;

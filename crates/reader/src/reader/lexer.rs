@@ -230,8 +230,7 @@ impl LispReader<'_> {
             b'a' | b'c' | b'p' | b's' => self.prefix(FormKind::Literal, length),
             b'=' if digits > 0 => self.at += length,
             b'#' if digits > 0 => {
-                // With [`Numbering::Data`], SBCL also numbers the list that the label refers to
-                // here, if it is a list.
+                // With [`Numbering::Data`], SBCL numbers a list again where a label refers to it.
                 self.exact &= self.skipping > 0 || self.features.numbering == Numbering::Code;
                 let start = self.at;
                 self.at += length;

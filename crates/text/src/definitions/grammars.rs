@@ -17,7 +17,7 @@ pub(crate) struct Tagger {
 }
 
 /// Returns the tagger of a language, compiled once. `None` if its grammar is not built in, or if
-/// its query does not compile; a test checks that every query does.
+/// its query does not compile; a test checks that every query compiles.
 pub(crate) fn tagger(language: Language) -> Option<&'static Tagger> {
     static TAGGERS: LazyLock<Vec<OnceLock<Option<Tagger>>>> =
         LazyLock::new(|| Language::all().map(|_| OnceLock::new()).collect());

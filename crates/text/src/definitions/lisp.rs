@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 use steelbank_reader::{Datum, Dialect, Form, FormId, FormKind, LispText, Marker, Range, Token, TokenKind};
 
-/// A definition in a Lisp text.
+/// A definition in a text of any language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LispTextDefinition {
     /// The kind of definition.
@@ -15,9 +15,10 @@ pub(crate) struct LispTextDefinition {
     pub(crate) name: Range,
     /// The range of the defining form.
     pub(crate) form: Range,
-    /// Whether it only declares something that is defined elsewhere, such as `(defvar x)`.
+    /// Whether it only declares something that is defined elsewhere, such as `(defvar x)` or a C
+    /// prototype.
     pub(crate) declaration: bool,
-    /// `false` if `#+` or `#-` excludes it.
+    /// `false` inside text excluded by `#+`, `#-`, `#;` or `#_`.
     pub(crate) active: bool,
 }
 
@@ -35,8 +36,8 @@ static DEFINERS: LazyLock<HashMap<(Dialect, &str), DefinitionKind>> = LazyLock::
     definers
 });
 
-/// Returns all definitions of `text`, which was read from `bytes`, in order of their names. Quoted
-/// forms and templates define nothing.
+/// Returns all definitions of `text`, which was read from `bytes`, sorted by the start of their
+/// names. Quoted forms and templates define nothing.
 pub(crate) fn definitions(text: &LispText, bytes: &[u8]) -> Vec<LispTextDefinition> {
     let mut found = Vec::new();
     // For each form, by index, whether it is data.
@@ -161,8 +162,8 @@ impl Finder<'_> {
         });
     }
 
-    /// Adds the accessors that a class definition defines with `:accessor`, `:reader` and
-    /// `:writer`.
+    /// Adds the accessors that a class or condition definition defines with `:accessor`, `:reader`
+    /// and `:writer`.
     fn accessors(&mut self) {
         let tokens: Vec<_> = self.text.tokens().get(self.form.tokens()).unwrap_or_default().iter().collect();
         let mut option = false;

@@ -16,11 +16,11 @@ use crate::language::Language;
 /// take seconds.
 const MAX_PARSED_BYTES: usize = 4 << 20;
 
-/// The maximum time to parse one text.
+/// The maximum time to parse one text and to query its syntax tree.
 const PARSE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Finds the definitions of `text`. `None` if it is too long, its grammar is not built in, or
-/// parsing took too long.
+/// parsing took too long or was cancelled.
 pub(super) fn definitions(
     text: &[u8],
     language: Language,
@@ -130,7 +130,8 @@ fn owner<'tree>(name: Node<'tree>, node: Node<'tree>) -> Node<'tree> {
     }
 }
 
-/// Refines a match by its node. Returns the kind, and whether it is only a declaration.
+/// Refines a match by its node. Returns the kind, and whether it is only a declaration; `None` if
+/// it is neither a definition nor a declaration.
 fn refine(
     text: &[u8],
     name: Node<'_>,

@@ -42,7 +42,7 @@ struct Scan<'a> {
     known: KeyMap<Box<str>, Arc<str>>,
     /// The token classes, shared between tokens.
     classes: HashSet<Arc<TokenClass>, KeyHashing>,
-    /// The class of the previous token; often the next token has the same.
+    /// The class of the previous token; the next token often has the same class.
     last: Option<Arc<TokenClass>>,
     /// The index of the top-level form that contains the current token.
     toplevel: usize,
@@ -98,7 +98,8 @@ fn operators(text: &[u8], lisp: &LispText) -> Vec<FormOperator> {
     forms.map(Option::unwrap_or_default).collect()
 }
 
-/// Returns which words name symbols in the constant strings that are arguments of `operator`.
+/// Returns which words of a constant string name symbols if the string is an argument of
+/// `operator`.
 fn reads(operator: &str) -> Option<InString> {
     match operator {
         "READ-FROM-STRING" | "SAFE-READ-FROM-STRING" | "EVAL-INPUT" | "EVAL-STRING" => Some(InString::All),
@@ -272,7 +273,7 @@ impl<'a> Scan<'a> {
     /// Returns whether `token` is a keyword of an extended LOOP, and not the variable or form after
     /// a keyword.
     fn is_loop_word(&self, token: &Token, name: &str) -> bool {
-        // A list or another keyword follows these keywords.
+        // A list or another keyword follows these keywords, never a variable or other atom.
         const ALONE: [&str; 10] =
             ["AND", "BEING", "DO", "DOING", "EACH", "ELSE", "END", "FINALLY", "INITIALLY", "THE"];
         let Some(id) = token.form.filter(|_| ClauseWords::Loop.contains(name)) else { return false };
@@ -318,7 +319,8 @@ impl<'a> Scan<'a> {
             })
     }
 
-    /// Returns whether a form `(def… token)` or `(def… (setf token))` defines `token`.
+    /// Returns whether a form `(def… token)`, `(def… (setf token))` or `(def… (token …))` defines
+    /// `token`.
     fn is_defined(&self, token: &Token) -> bool {
         let by = |id: FormId, span: Range| {
             self.operator(id).defines
@@ -376,7 +378,8 @@ impl<'a> Scan<'a> {
         !prefix.is_empty() && colons(rest) <= 2 && !name.is_empty() && prefix.iter().chain(name).all(is_part)
     }
 
-    /// Returns which words of a string name symbols because an operator around it reads the string.
+    /// Returns which words of a string name symbols because the operator of the form that contains
+    /// the string, or of the form around that form, reads it.
     fn read_by(&self, token: &Token) -> Option<InString> {
         let inner = token.form?;
         let around = [Some(inner), self.lisp.form(inner)?.parent];

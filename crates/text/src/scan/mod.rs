@@ -10,8 +10,8 @@ pub(crate) use occurrence::ScannedName;
 pub use occurrence::TextRole;
 use occurrence::{LONGEST_IDENTIFIER, first_character, is_word_character};
 
-/// Calls `emit` for every identifier of `text`, in order. An identifier with a prefix such as `$`
-/// follows its bare form.
+/// Calls `emit` for every identifier of `text`, in order. An identifier with a sigil such as `$`,
+/// or with the `!` of a Rust macro, follows its bare form.
 pub(crate) fn occurrences(text: &[u8], language: Language, emit: &mut dyn FnMut(ScannedName<'_>)) {
     match language.rule() {
         Rule::Lisp(dialect) => lisp::occurrences(text, dialect, emit),
@@ -133,8 +133,9 @@ impl Scanner<'_> {
         true
     }
 
-    /// Skips a character literal such as `'{'` or `'\n'`; otherwise skips just the apostrophe of a
-    /// lifetime.
+    /// Skips a character literal such as `'{'`, or the start of a literal with an escape such as
+    /// `'\n'`. Otherwise skips only the apostrophe: it begins a lifetime, or a literal with a word
+    /// character.
     fn rust_apostrophe(&mut self) {
         let rest = &self.text[self.at + 1..];
         self.at += 1;

@@ -38,7 +38,7 @@ impl TextRole {
         TextRole::ALL.get(usize::from(code)).copied()
     }
 
-    /// Returns its name, as written in results.
+    /// Returns the name of the role, as written in results.
     pub fn name(self) -> &'static str {
         match self {
             TextRole::Reference => "reference",

@@ -1,5 +1,5 @@
-//! The manifest lists the files that the index covers, with their signatures when they were read
-//! and the segment of each.
+//! The manifest lists the files of the tree, each with its signature when it was read, and with its
+//! segment or the reason why the file is not indexed.
 
 use crate::definitions::built_in_grammars;
 use crate::language::Language;
@@ -34,7 +34,7 @@ pub enum Skipped {
 impl Skipped {
     const ALL: [Skipped; 4] = [Skipped::Binary, Skipped::Huge, Skipped::Unreadable, Skipped::Language];
 
-    /// Returns its name, as written in results.
+    /// Returns the name of the reason, as written in results.
     pub fn name(self) -> &'static str {
         match self {
             Skipped::Binary => "binary",
@@ -143,7 +143,8 @@ impl IndexManifest {
         pages::write(path, &[&out], &[])
     }
 
-    /// Reads the manifest. Another format version is reported as damage.
+    /// Reads the manifest. Another format version, or another set of built-in grammars, is reported
+    /// as damage.
     pub(crate) fn read(path: &Path) -> Result<IndexManifest, PageError> {
         let (pages, _) = Pages::open(path)?;
         let bytes = pages.read_all()?;

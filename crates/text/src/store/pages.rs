@@ -28,7 +28,7 @@ pub(crate) struct Pages {
     kept: Mutex<Vec<(u64, Arc<[u8]>)>>,
 }
 
-/// The error of reading an index file: an I/O error, or contents that do not match the checksums.
+/// The error of reading an index file: an I/O error, or damaged contents, such as a wrong checksum.
 #[derive(Debug)]
 pub(crate) enum PageError {
     Io(io::Error),

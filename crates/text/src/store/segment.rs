@@ -47,7 +47,8 @@ impl Hasher for KeyHasher {
 pub(crate) type KeyHashing = BuildHasherDefault<KeyHasher>;
 pub(crate) type KeyMap<K, V> = HashMap<K, V, KeyHashing>;
 
-/// The entry of one identifier.
+/// The entry of one key: an identifier, or a Lisp name or package. For a Lisp name or package,
+/// `postings` holds records ([`postings::records`]), and the other fields are unused.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct KeyEntry {
     /// The number of occurrences.

@@ -33,11 +33,12 @@ pub(crate) struct TextSnapshot {
 /// The differences between a snapshot and the tree.
 #[derive(Debug, Default)]
 pub(crate) struct TreeChanges {
-    /// The files of the manifest that were changed or removed, by index.
+    /// The files of the manifest that were changed, removed or newly ignored, by index.
     pub(crate) files: Vec<usize>,
-    /// Whether files may have been added or newly ignored.
+    /// Whether the tree was walked, because files or folders may have been added, removed or newly
+    /// ignored.
     pub(crate) walk: bool,
-    /// The number of added files, if known.
+    /// The number of added files; 0 without a walk.
     pub(crate) added: usize,
 }
 
@@ -113,8 +114,8 @@ impl TextSnapshot {
         self.segments.iter().map(|segment| &**segment).zip(self.files.iter().map(Vec::as_slice))
     }
 
-    /// Compares the tree with this snapshot. The files in `changed` are compared even if their
-    /// signatures match.
+    /// Compares the tree with this snapshot. The texts of the files in `changed` are compared even
+    /// if their signatures match.
     pub(crate) fn changes(
         &self,
         tree: &Tree,
@@ -166,8 +167,7 @@ fn changed_files(manifest: &IndexManifest, tree: &Tree, known: &Changed) -> Vec<
     parallel(ranges, look).concat()
 }
 
-/// Returns whether a file's text has changed. Needed if its modification time is too recent to show
-/// a change.
+/// Returns whether a file's text has changed although its signature has not.
 fn is_rewritten(file: &crate::store::manifest::FileEntry, tree: &Tree) -> bool {
     match file.place {
         FilePlace::Skipped(Skipped::Binary) => {

@@ -1,18 +1,26 @@
 //! Implements the tool macroexpand.
 
 use std::fmt;
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::Steelbank;
 use crate::actions::missing::{LookupReply, NotFoundReply, of_file};
 use crate::actions::run::macroexpand::{Depth, MacroexpandAnswer, MacroexpandRequest, form_at};
+use crate::actions::uses::code_find_references::UseType;
+use crate::actions::uses::occurrences::{FileOccurrence, OccurrenceKind, OccurrencesRequest};
 use crate::answer::lookup::LookupStatus;
 use crate::answer::{Location, NotFound, counted};
+use crate::engine::Control;
+use crate::source::positions::Evidence;
 use crate::tools::arguments::{Timeout, default_package};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
 use crate::workspace::write::FileError;
 use std::time::Duration;
+use steelbank_reader::Range;
+use steelbank_reader::lines::LineIndex;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
@@ -60,7 +68,7 @@ pub(crate) fn tool() -> Tool {
 fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
-    let mut place = None;
+    let (mut place, mut unrecorded) = (None, false);
     let mut request = MacroexpandRequest {
         form: given.form,
         package: given.package,
@@ -85,8 +93,34 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
                 given.line, given.path
             )));
         };
-        place = Some(Location { file: bank.project().shown(&path), ..found.place });
+        let shown = bank.project().shown(&path);
+        let operator = found.operator.and_then(|range| operator_at(bank, &path, range, &control));
+        let local = match (found.local_definition, operator) {
+            (Some(local), _) => Some(Some(Location { file: shown.clone(), ..local })),
+            (None, Some((operator, binding))) if operator.kind == OccurrenceKind::LocalFunction => {
+                Some(binding)
+            }
+            (None, operator) => {
+                unrecorded = operator.is_some_and(|(operator, _)| {
+                    operator.use_type == Some(UseType::Macro) && operator.evidence != Evidence::Exact
+                });
+                None
+            }
+        };
+        place = Some(Location { file: shown, ..found.place });
         request.form = found.text;
+        if let Some(local_definition) = local {
+            let answer = MacroexpandAnswer {
+                package: found.package.unwrap_or(request.package),
+                expansion: request.form.clone(),
+                form: request.form,
+                place,
+                local: true,
+                local_definition,
+                ..MacroexpandAnswer::default()
+            };
+            return ToolAnswer::new(answer.to_string(), &LookupReply::yes(answer), CallOutcome::Answered);
+        }
         if let Some(package) = found.package {
             request.package = package;
         }
@@ -94,10 +128,29 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     }
     let mut answer = bank.ask(&request, &control)?;
     answer.place = place;
+    answer.unrecorded = unrecorded;
     if answer.status != LookupStatus::Found {
         return NotFoundReply::package(bank, &answer.package, None).with_partial(answer);
     }
     ToolAnswer::new(answer.to_string(), &LookupReply::yes(answer), CallOutcome::Answered)
+}
+
+/// Finds the operator at `range` of a loaded file, with the place that binds it if it is local.
+/// Returns `None` if the file is not loaded or was changed since.
+fn operator_at(
+    bank: &Steelbank,
+    path: &Path,
+    range: Range,
+    control: &Control,
+) -> Option<(FileOccurrence, Option<Location>)> {
+    bank.project().loaded_date(path)?;
+    let request = OccurrencesRequest { elsewhere: false, on_disk: true, ..OccurrencesRequest::new(path) };
+    let answer = bank.ask(&request, control).ok().filter(|answer| answer.fresh)?;
+    let found = answer.occurrences.iter().find(|found| found.range == range)?.clone();
+    let bytes = answer.text.as_bytes();
+    let place = |span| Location::in_text(answer.path.clone(), &LineIndex::new(bytes), bytes, span);
+    let binding = found.binding.map(place);
+    Some((found, binding))
 }
 
 /// The expansion, its steps, and the forms that were not expanded.
@@ -105,6 +158,17 @@ impl fmt::Display for MacroexpandAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.status != LookupStatus::Found {
             return write!(f, "{}", NotFound::Package(self.package.clone()));
+        }
+        if self.local {
+            let defined = match &self.local_definition {
+                Some(place) => format!("at {place}"),
+                None => "by a macro around the form".to_owned(),
+            };
+            return write!(
+                f,
+                "The operator is a local function or macro, defined {defined}. It was not expanded.\n\n{}",
+                self.expansion
+            );
         }
         if self.expanded {
             let cut = if self.cut { "\n... truncated" } else { "" };
@@ -124,6 +188,13 @@ impl fmt::Display for MacroexpandAnswer {
                 "\n\nNot expanded, because its local definitions would be evaluated (`steelbank serve \
                     --allow-eval` permits that): {form}"
             )
-        })
+        })?;
+        if self.unrecorded {
+            f.write_str(
+                "\n\nNote: The compiler recorded no expansion of this macro here. A macro around the form may \
+                    define it locally.",
+            )?;
+        }
+        Ok(())
     }
 }
