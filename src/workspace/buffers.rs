@@ -1,7 +1,7 @@
 //! Stores text that was compiled from an editor's buffer. Such a text is a part of the buffer's
-//! file, perhaps before it is saved. Lisp numbers these texts from [`FIRST_TEXT_VERSION`], and uses
-//! the number where a definition would have the write date of its file. Positions in the definition
-//! are mapped from the compiled text to the file.
+//! file, which may not contain the text until the buffer is saved. Lisp numbers these texts from
+//! [`FIRST_TEXT_VERSION`], and uses the number where a definition would have the write date of its
+//! file. Positions in the definition are mapped from the compiled text to the file.
 
 use serde::Deserialize;
 
@@ -14,7 +14,7 @@ const FIRST_TEXT_VERSION: u64 = 1 << 40;
 /// A text from a buffer, as Lisp reports it. Lisp reports all texts, in the order of their numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct BufferText {
-    /// Its position in the buffer, in characters from 1.
+    /// The text's position in the buffer, in characters from 1.
     position: u32,
     text: String,
 }

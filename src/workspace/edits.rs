@@ -24,13 +24,14 @@ use crate::workspace::Project;
 use crate::workspace::journal::{EditPurpose, EditRecord, EditRecords, sync_folder};
 use crate::workspace::replacement::{Replacement, RollbackOutcome};
 
-/// How long an edit waits for other edits of the project.
+/// The maximum time that an edit waits for other edits of the project.
 const LOCK_WAIT: Duration = Duration::from_secs(30);
-/// How long an edit waits for processes with another cache. It is short, because other programs may
-/// lock the root folder.
+/// The maximum time that an edit waits for processes with another cache. It is short, because other
+/// programs may lock the root folder.
 const ROOT_LOCK_WAIT: Duration = Duration::from_secs(3);
 
-/// Why an edit was not undone. No file was changed.
+/// The reason why an edit was not undone. No file was changed, except for files that the error's
+/// sentence lists because they could not be restored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UndoError {
@@ -45,7 +46,7 @@ pub enum UndoError {
     /// There is no project.
     #[error(transparent)]
     NoProject(#[from] NoProject),
-    /// The edit was refused, for the reason in this sentence.
+    /// The edit cannot be undone, for the reason in this sentence.
     #[error("{0}")]
     Refused(String),
 }
@@ -60,7 +61,7 @@ impl From<String> for UndoError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct UnfinishedEdit {
-    /// Its number.
+    /// The edit's number.
     pub edit: String,
     /// A description of the edit.
     pub what: String,
@@ -179,7 +180,8 @@ impl Project {
         cut.found.iter().chain(&cut.pending).cloned().collect()
     }
 
-    /// Lists the interrupted edits that earlier calls have not returned.
+    /// Lists the interrupted edits that earlier calls have not returned. Edits that no process has
+    /// rolled back are listed only by the first call.
     pub(crate) fn unreported_edits(&self) -> Vec<UnfinishedEdit> {
         let mut cut = self.interrupted_edits.lock();
         let mut edits = cut.found[cut.reported..].to_vec();
@@ -268,8 +270,9 @@ impl Edits<'_> {
     /// Restores the old texts of the files of edit `id`, or of the last edit if `id` is `last`.
     ///
     /// # Errors
-    /// Fails, and changes nothing, if there is no such edit, or if a file does not have the text
-    /// that the edit wrote.
+    /// Fails if there is no such edit, or if a file does not have the text that the edit wrote, or
+    /// for the reasons of [`Edits::replace_all`]. No file is changed, with the exception given
+    /// there.
     pub(crate) fn undo(&self, id: &str) -> Result<UndoneEdit, UndoError> {
         let numbers = self.records.undoable();
         let number = match id {

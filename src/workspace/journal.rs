@@ -25,15 +25,15 @@ const MOST_EDITS: usize = 20;
 const MOST_BYTES: u64 = 64 << 20;
 
 const RECORD: RecordKind = RecordKind("edit", 3);
-/// The extensions of current records, and of records without a header line that an earlier version
-/// wrote.
+/// The extension of current records, and the extension of an earlier version's records, which have
+/// no header line.
 type Extensions = [&'static str; 2];
 const JOURNAL: Extensions = ["journal-3", "journal-2"];
 const EDIT: Extensions = ["edit-3", "edit-2"];
 /// A record that was not completely written. No file was changed yet.
 const PARTIAL: Extensions = ["part-3", "part-2"];
 
-/// The purpose of an edit. It decides whether the record stays after the edit.
+/// The purpose of an edit. It determines whether the record stays after the edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum EditPurpose {
     /// The record stays, so that the edit can be undone.

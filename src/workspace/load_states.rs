@@ -19,7 +19,7 @@ use steelbank_text::{IndexedFile, PackageText};
 /// A file that can be searched.
 #[derive(Debug, Default)]
 pub(super) struct FileState {
-    /// Whether it belongs to the project.
+    /// Whether the file belongs to the project.
     pub(super) own: bool,
     /// The write date of the loaded version, if any.
     loaded: Option<u64>,
@@ -53,7 +53,7 @@ pub(super) struct LoadStates {
     /// Cached indices into `entries` for files of the text index, by segment and number there.
     /// Cleared when entries are added or removed.
     pub(super) places: HashMap<u64, Vec<EntryPlace>>,
-    /// The files with names that are not in the index.
+    /// The files with names that the text index does not have.
     pub(super) unindexed: BTreeSet<Arc<Path>>,
     pub(super) unreadable: BTreeSet<Arc<Path>>,
     /// The loaded files that may have another text on disk.
@@ -92,7 +92,7 @@ impl LoadStates {
         }
     }
 
-    /// Returns the packages that are defined in unindexed text that is not loaded.
+    /// Returns the packages that unindexed text defines in files that are not loaded or are stale.
     pub(super) fn packages(&mut self) -> Arc<[PackageText]> {
         let entries = &self.entries;
         let unseen = || {

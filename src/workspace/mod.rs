@@ -1,10 +1,10 @@
 //! Holds the user's project: its root, the files that the image has loaded, and the text on disk.
 //! Actions ask [`Project`] for positions in files, for files that contain a name, and for places in
-//! text that is not loaded. Each question refreshes the view of the tree first ([`watcher`],
-//! [`tree`]). Then it works out the load state of the files that changed ([`load_states`]), and
-//! answers from caches: the sidecars of loaded files ([`names`], [`positions`]) and the text index
-//! of the tree ([`texts`]). Edits of project files are also here: [`edits`] replaces texts
-//! atomically, [`journal`] records them for undo, and [`write`] decides which files may be edited.
+//! text that is not loaded. Each question first refreshes the view of the tree ([`watcher`],
+//! [`tree`]) and the load states of the files that changed ([`load_states`]). The answer then comes
+//! from caches: the sidecars of loaded files ([`names`], [`positions`]) and the text index of the
+//! tree ([`texts`]). Edits of project files are also here: [`edits`] replaces texts atomically,
+//! [`journal`] records them for undo, and [`write`] determines which files may be edited.
 
 mod buffers;
 pub(crate) mod documents;
@@ -132,8 +132,8 @@ pub(crate) struct Project {
     buffers: RwLock<Vec<BufferText>>,
     watching: AtomicBool,
     interrupted_edits: Mutex<edits::InterruptedEdits>,
-    /// Why the tree is not watched. It is outside of `texts`, so that reading it does not wait for
-    /// a tree walk.
+    /// The reason why the tree is not watched. It is outside of `texts`, so that reading it does
+    /// not wait for a tree walk.
     watch_refusal: Mutex<Option<WatchRefusal>>,
 }
 
@@ -155,7 +155,7 @@ struct LastImageReport {
     components: Arc<HashMap<PathBuf, Vec<PathBuf>>>,
 }
 
-/// The contents of a file when it was loaded.
+/// The size and the hash of a file's contents when the file was loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Contents {
     /// The size in bytes.
@@ -281,9 +281,9 @@ impl Project {
         self.root().ok_or(NoProject)
     }
 
-    /// Records loaded files, each with its write date (universal time) at the load. Reads the names
-    /// in a file again if the date has changed, or if `reload` selects the file because it was
-    /// compiled or loaded since the last call.
+    /// Records loaded files, each with its write date (universal time) at the load. The names in a
+    /// file will be read again if the date has changed, if `reload` selects the file because it was
+    /// compiled or loaded since the last call, or if its sidecar was missing or incomplete.
     pub(crate) fn note_loaded(
         &self,
         files: impl IntoIterator<Item = (PathBuf, u64)>,
@@ -438,7 +438,8 @@ impl Project {
     }
 
     /// Returns whether `written` is the write date of the loaded version of `path`. The image may
-    /// still have definitions from earlier versions. Returns true if no version is recorded.
+    /// still have definitions from earlier versions. Also returns true if no version is recorded,
+    /// and for the number of a buffer text.
     pub(crate) fn is_current(&self, path: &Path, written: u64) -> bool {
         buffers::is_text(written) || self.loaded.read().get(path).is_none_or(|&loaded| loaded == written)
     }
@@ -509,8 +510,8 @@ impl Project {
         let file = Arc::new(file);
         let known = CachedPositions { stamp, file: Arc::clone(&file), last_used: 0 };
         let mut positions = self.positions.lock();
-        // Do not cache positions that were read before a load ended: it may have written another
-        // sidecar.
+        // Do not cache positions that were read before a load ended: the load may have written
+        // another sidecar.
         if positions.epoch == epoch {
             positions.insert(version, known);
         }
@@ -595,8 +596,8 @@ impl Project {
         Some(self.settings.as_ref()?.cache.join(SIDECARS))
     }
 
-    /// Deletes sidecars of earlier versions of `paths`, and temporary files of processes that died.
-    /// Ignores errors, because stale sidecars are never read.
+    /// Deletes sidecars of earlier versions of `paths`, and temporary files that are older than a
+    /// day. Ignores errors, because stale sidecars are never read.
     pub(crate) fn delete_old_sidecars<'a>(&self, paths: impl IntoIterator<Item = &'a Path>) {
         const ABANDONED: Duration = Duration::from_secs(24 * 3600);
         let Some(entries) = self.sidecars().and_then(|folder| std::fs::read_dir(folder).ok()) else { return };

@@ -44,8 +44,8 @@ struct NamedFile {
     path: PathBuf,
     /// The write date (universal time) of the loaded version.
     written: u64,
-    /// The file name of the sidecar, and its stamp before it was read. `None` if the sidecar is
-    /// incomplete.
+    /// The file name of the sidecar, and the sidecar's stamp before it was read. `None` if the
+    /// sidecar is incomplete.
     sidecar: Option<(PathBuf, FileStamp)>,
     /// The stamp of the file when its text was equal to the loaded version.
     seen: Option<FileStamp>,
@@ -117,7 +117,8 @@ impl Names {
         self.rows.shrink_to_fit();
     }
 
-    /// Serializes the rows of the files that `is_there` accepts, because their sidecars exist.
+    /// Serializes the rows of the files that `is_there` accepts. `is_there`: returns whether the
+    /// file's sidecar exists.
     fn write(&self, is_there: impl Fn(&NamedFile) -> bool) -> io::Result<Vec<u8>> {
         let mut numbers = vec![None; self.files.len()];
         let mut files = Vec::new();
@@ -166,8 +167,8 @@ impl Project {
         names.naming(name, toplevel).filter_map(|path| FileVersion::loaded(&loaded, path)).collect()
     }
 
-    /// Lists the loaded files with missing or incomplete sidecars, which [`Project::naming`] may
-    /// miss.
+    /// Lists the loaded files with missing or incomplete sidecars. [`Project::naming`] may omit
+    /// these files.
     pub(crate) fn sidecar_gaps(&self) -> Vec<(PathBuf, SidecarState)> {
         self.read_new_files();
         self.names.lock().gaps.iter().map(|(path, &state)| (path.clone(), state)).collect()
@@ -257,8 +258,8 @@ impl Project {
         }
         let Some(table) = self.name_tables().into_iter().next().filter(|_| names.changed) else { return };
         names.changed = false;
-        // A loaded file's sidecar existed when it was read. Readers of the table notice if it was
-        // deleted since.
+        // A loaded file's sidecar existed when the file was read. Readers of the table notice if
+        // the sidecar was deleted since.
         let is_there = |file: &NamedFile| {
             let sidecar = file.sidecar.as_ref();
             sidecar.is_some_and(|(name, _)| file.is_loaded || self.sidecar_called(name).is_some())

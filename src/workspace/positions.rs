@@ -1,4 +1,4 @@
-//! Caches files' positions in memory.
+//! Caches the positions of forms and symbols in files, in memory.
 
 use std::collections::HashMap;
 use std::path::Path;

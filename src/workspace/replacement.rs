@@ -1,6 +1,6 @@
 //! Replaces the text of one file. The new text goes to a temporary file, which is then exchanged
-//! with the file atomically. If the file has hard links or attributes that cannot be copied, it is
-//! overwritten in place instead.
+//! with the file atomically. The file is overwritten in place instead if it has several hard links
+//! or attributes that cannot be copied, or if no file can be created in its folder.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -30,7 +30,7 @@ pub(crate) struct Replacement {
 pub(super) enum Staged {
     /// Exchange the file with its temporary file. The file had these attributes.
     Temporary(FileAttributes),
-    /// Overwrite the file: it has several hard links, or attributes that cannot be copied.
+    /// Overwrite the file, for the reasons in the module's documentation.
     InPlace,
 }
 
@@ -58,10 +58,8 @@ impl Replacement {
     }
 
     /// Compares the file with the old text, and writes the new text with the file's attributes to
-    /// `temporary`, in the same folder.
-    ///
-    /// # Errors
-    /// Returns a sentence if the file does not have the old text or cannot be written.
+    /// `temporary`, in the same folder. Creates no temporary file if the file must be overwritten
+    /// in place.
     pub(super) fn stage(&self, temporary: &Path) -> Result<Staged, String> {
         let (file, text) = match open_plain(&self.path) {
             Ok(Some(open)) => open,

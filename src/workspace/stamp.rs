@@ -12,7 +12,8 @@ use xxhash_rust::xxh3::xxh3_64;
 /// The granularity of file dates: two changes within this time may get the same date.
 pub(super) const COARSE: Duration = Duration::from_millis(50);
 
-/// Hashes a file's contents to the version in answers, sixteen hexadecimal digits.
+/// Returns the version of a file with these contents, as answers show it: a hash in sixteen
+/// hexadecimal digits.
 pub(crate) fn version(bytes: &[u8]) -> String {
     format!("{:016x}", xxh3_64(bytes))
 }

@@ -55,7 +55,7 @@ pub(crate) struct NamedText {
     pub(crate) path: Arc<Path>,
     /// The relation of the image to the file.
     pub(crate) load_state: TextState,
-    /// The token classes. A class decides which symbol a token denotes.
+    /// The token classes. All tokens of one class denote the same symbol.
     pub(crate) classes: Arc<[Arc<TokenClass>]>,
     /// The tokens of all files, in order, each as the index of its class and its line, from 1; and
     /// the range for this file.
@@ -87,7 +87,7 @@ pub(crate) struct VendoredText {
     pub(crate) runs: Vec<(Arc<TokenClass>, usize)>,
 }
 
-/// A file with text that is not loaded.
+/// The text of a file that contains a name.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub(crate) struct UnloadedText {
@@ -124,7 +124,8 @@ impl ReadText {
         Arc::new(Self { text: text.into(), lines, tokens, key_parameters: OnceLock::new() })
     }
 
-    /// Returns whether a parameter after `&key` without its own keyword starts at byte `offset`.
+    /// Returns whether a parameter after `&key` without an explicit keyword starts at byte
+    /// `offset`.
     pub(crate) fn is_key_parameter(&self, offset: u32) -> bool {
         let text = self.text.as_bytes();
         let read = || LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
@@ -163,7 +164,7 @@ pub(super) struct Texts {
     pub(super) documents: Arc<RwLock<Documents>>,
     pub(super) root: Option<PathBuf>,
     pub(super) watcher: WatchedTree,
-    /// When the last refresh began.
+    /// The time when the last refresh began.
     pub(super) refreshed: Option<Instant>,
     pub(super) load_states: LoadStates,
     pub(super) files: HashMap<PathBuf, Arc<CachedNames>>,
@@ -187,7 +188,7 @@ pub(super) struct CachedNames {
     /// The version of the text that the text index covers. If set, the names are in the index, not
     /// here.
     pub(super) indexed: Option<IndexedText>,
-    /// Whether the index lacks its names, so that its text must be searched.
+    /// Whether the text index lacks the file's names, so that the file's text must be searched.
     pub(super) is_unindexed: bool,
     pub(super) packages: Arc<[PackageText]>,
     pub(super) readable: bool,
@@ -236,8 +237,8 @@ impl Texts {
         Some(known)
     }
 
-    /// Returns the version of the file at `path` that the index covers. The index reports its
-    /// changes.
+    /// Returns the version of the file at `path` that the index covers. The index reports changes
+    /// of this file. Returns `None` if the index does not cover the file or a document replaces it.
     pub(super) fn indexed(&self, path: &Path) -> Option<IndexedText> {
         let relative = path.strip_prefix(self.root.as_ref()?).ok()?;
         let text = self.names.as_ref()?.text_of(relative)?;
@@ -315,8 +316,10 @@ impl Texts {
     }
 }
 
-/// Returns the state of a token that the compiler did not read as a symbol, although its file is
-/// loaded and unchanged. Returns `None` if the compiler may have read it, which the sidecar shows.
+/// Returns the state of a token that the compiler did not read as a symbol, although the file is
+/// loaded and unchanged. Returns `None` for words in comments and prose, for parameters, and for
+/// tokens that the compiler read. A guarded token, under a feature expression that the text alone
+/// does not decide, counts as excluded; only the sidecar shows whether the compiler read it.
 pub(crate) fn state_in_loaded_file(token: &TokenClass) -> Option<TextState> {
     match token.context {
         TextContext::Comment | TextContext::Prose | TextContext::Parameter => None,
@@ -329,9 +332,10 @@ pub(crate) fn state_in_loaded_file(token: &TokenClass) -> Option<TextState> {
 /// The part of a file's text to search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TextFilter {
-    /// Text that is not loaded.
+    /// Text that is not loaded, is stale or has no complete sidecar; in other loaded files, the
+    /// tokens that [`state_in_loaded_file`] accepts.
     Unloaded,
-    /// Text that is not loaded, and vendored files that belong to no project system.
+    /// The same as `Unloaded`, and vendored files that belong to no project system.
     UnloadedAndVendored,
     /// All text.
     All,
@@ -557,8 +561,8 @@ impl Project {
         NamedTexts { files, vendored, unreadable, cut }
     }
 
-    /// Finds the definitions of the package called `name` in text that is not loaded, as of the
-    /// refresh of `_view` or later.
+    /// Finds the definitions of the package called `name` in files that are not loaded or are
+    /// stale, as of the refresh of `_view` or later.
     pub(crate) fn unloaded_packages(&self, _view: &TreeView, name: &str) -> Vec<Arc<PackageText>> {
         let mut texts = self.texts.lock();
         let is_called = |package: &&PackageText| package.names.iter().any(|each| each == name);

@@ -34,10 +34,10 @@ pub(super) struct ProjectWalk {
     unwatched: Vec<(PathBuf, Option<FileStamp>)>,
     /// Whether every later change will alter one of these stamps.
     reliable: bool,
-    /// Whether the project's tree contains other repositories. Their `.asd` files determine whether
-    /// they belong to the project.
+    /// Whether the project's tree contains other repositories. The `.asd` files determine whether
+    /// such a repository belongs to the project.
     has_repositories: bool,
-    /// Whether the walk began to watch a folder, which may have changed before.
+    /// Whether the walk began to watch a folder, which may have changed before the watch began.
     pub(super) is_new: bool,
     /// Whether the watch reports all changes in every folder.
     pub(super) is_watched: bool,
@@ -79,8 +79,8 @@ impl ProjectWalk {
             }
             Found::Ignoring { folder, file } => self.add_ignoring(folder, file, watch),
             Found::Vendored(folder) => {
-                // Watch these two: whether they are vendored depends on their contents, not only on
-                // their names.
+                // Watch folders with these two names: their contents, too, determine whether they
+                // are vendored.
                 if folder.ends_with("systems") || folder.ends_with("quicklisp") {
                     self.watch_deciding(folder, watch);
                 }
@@ -161,8 +161,8 @@ impl ProjectWalk {
         self.reliable && self.unwatched.iter().all(|(path, stamp)| FileStamp::of_path(path) == *stamp)
     }
 
-    /// Returns whether the file at `path` has a name of files that determine which files belong to
-    /// the project.
+    /// Returns whether the file at `path` is, by its name, one of the files that determine which
+    /// files belong to the project.
     pub(super) fn decides(&self, path: &Path) -> bool {
         let named = |name: &str| path.file_name().is_some_and(|other| other == name);
         DECIDING_ABOVE.into_iter().chain(["systems.csv", "ocicl.csv"]).any(named)
@@ -191,7 +191,7 @@ impl ProjectWalk {
     }
 
     /// Returns whether `folder` is outside of the project, but has files that determine which files
-    /// belong to it.
+    /// belong to the project.
     pub(super) fn decides_in(&self, folder: Option<&Path>) -> bool {
         folder.is_some_and(|folder| self.deciding.contains(folder))
     }

@@ -39,7 +39,7 @@ pub(super) struct WatchedTree {
     pub(super) walk: ProjectWalk,
     /// The watch. If there is none, every file is examined at each refresh.
     watch: Option<Watch>,
-    /// Why the tree is not watched.
+    /// The reason why the tree is not watched, if it should be watched.
     pub(super) refusal: Option<WatchRefusal>,
     /// The root's device and inode, if it exists.
     root: Option<(u64, u64)>,

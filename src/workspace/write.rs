@@ -17,7 +17,8 @@ pub(crate) enum FileError {
     /// There is no project.
     #[error(transparent)]
     NoProject(#[from] NoProject),
-    /// The file cannot be read, or does not belong to the project. This sentence reports which.
+    /// The file cannot be read, or does not belong to the project. The sentence contains the
+    /// reason.
     #[error("{0}")]
     Refused(String),
 }

@@ -90,12 +90,12 @@ pub struct RenameRequest {
     pub scope: Scope,
     /// Whether to edit words in comments that spell the name.
     pub comments: bool,
-    /// Whether to edit strings that name it: words with its package, words that code reads, and
-    /// strings equal to the name.
+    /// Whether to edit strings that name the symbol: words with its package, words that code reads,
+    /// and strings equal to the name.
     pub strings: bool,
     /// Whether to edit words in manuals, scripts, configuration and other text that is not Lisp.
     pub text: bool,
-    /// Whether to edit names that macros generate from it. Names that structures generate are
+    /// Whether to edit names that macros generate from the name. Names that structures generate are
     /// always renamed.
     pub derived: bool,
 }
@@ -326,8 +326,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Adds a conflict if another project defines the symbol. Methods on foreign generic functions
-    /// are no conflict.
+    /// Adds a conflict if all definitions of the symbol are outside of the project. Methods count
+    /// only if the symbol has no other definition.
     fn defined_elsewhere(&mut self, image: &ImageDefinitions) {
         let all = image.definitions.iter().filter(|definition| definition.kind != LispKind::Declaration);
         let methods = all.clone().all(|definition| definition.kind == LispKind::Method);
@@ -351,7 +351,8 @@ impl<'a> Planner<'a> {
         let found = project.texts_naming_at(self.view, &target.name, look, true);
         let resolver = TokenResolver::new(index, project, self.view, &target);
         let mut tokens = TextTokens { unreadable: found.unreadable, ..TextTokens::default() };
-        // Skip a loaded file that has become a link: its target is listed under its own name.
+        // Skip a loaded file that has become a link: the link's target is listed under the target's
+        // path.
         for file in found.files.into_iter().filter(|file| !file.path.is_symlink()) {
             let is_system = defines_systems(&file.path);
             let mut read = None;
@@ -412,12 +413,13 @@ impl<'a> Planner<'a> {
         let made = definitions
             .iter()
             .filter(|found| found.evidence != Evidence::Exact && found.kind != LispKind::Declaration)
-            // A method inside the definition of its generic function has no name of its own.
+            // A method needs no exact place if its form, for example that of its generic function,
+            // contains the name.
             .filter(|found| found.kind != LispKind::Method || !kept)
             .count();
         let exact_definitions = definitions.iter().filter(|found| found.evidence == Evidence::Exact).count();
-        // A symbol that is spelt like a global variable and defined only as one is never a local
-        // variable.
+        // A symbol that is spelt like a global variable, and defined only as a variable or
+        // constant, is never a local variable.
         let special = |found: &ImageDefinition| matches!(found.kind, LispKind::Variable | LispKind::Constant);
         let global = is_global_variable(&self.uses.sought().name)
             && image.definitions.iter().filter(|found| found.kind != LispKind::Declaration).all(special);
@@ -464,14 +466,14 @@ impl<'a> Planner<'a> {
             let exact: BTreeSet<Location> = places.map(|place| place.clone().start()).collect();
             match tokens_of_unknown_meaning(context.project, files, &exact) {
                 0 => return Ok(exact),
-                count => format!("The meaning of {count} of its tokens is unknown."),
+                count => format!("The meaning of {count} of the symbol's tokens is unknown."),
             }
         };
         Err(reason)
     }
 
-    /// Returns whether the definition's form, or the macro that generates the definition there,
-    /// contains the symbol. If so, the name is not generated from parts of names.
+    /// Returns whether the definition's form, or the macro that generates the definition in that
+    /// form, contains the symbol. If so, the name is not generated from parts of names.
     fn in_defining_form(&self, source: &ImageSource, files: &[TokensOfFile]) -> bool {
         let Some(&form) = source.form_path.first() else { return false };
         let path = Path::new(&source.file);
@@ -539,7 +541,7 @@ impl<'a> Planner<'a> {
             let structures = structures::Structures::of(project, self.view);
             let SearchTarget { package, name } = self.uses.sought().clone();
             for (file, form) in made {
-                // Without a prefix, the accessor's symbol is the slot's.
+                // Without a prefix, the accessor's symbol is the slot's symbol.
                 let own = |slot: &PackageAndName| *slot == (package.clone(), name.clone());
                 let origin = structures.origin(&file, form, &name);
                 let bare =
@@ -590,7 +592,8 @@ impl<'a> Planner<'a> {
     }
 
     fn doubts(&mut self, text: &TextTokens, editor: &mut Editor<'_>) {
-        // The structural reader may take syntax of the file's own readtable for a string or a bar.
+        // The structural reader may take syntax of a readtable that the file defines for a string
+        // or a bar.
         let unknown = editor.doubts(&text.possible, "the package here is unknown");
         if !unknown.is_empty() {
             let message =
@@ -608,7 +611,7 @@ impl<'a> Planner<'a> {
             (
                 &named,
                 "a string equal to the name",
-                "Strings are equal to its name: code may compare names with them.",
+                "Strings are equal to the symbol's name: code may compare names with them.",
             ),
         ] {
             let left = editor.doubts(strings, reason);
@@ -630,8 +633,8 @@ fn place_names(doubts: &[Doubt]) -> Vec<String> {
 /// The maximum number of names in a caution.
 const MOST_NAMES: usize = 20;
 
-/// Counts the tokens that are neither at `exact` places nor certainly local: a macro may bind its
-/// arguments.
+/// Counts the tokens that are neither at `exact` places nor explained by a binding of the name in
+/// the same top-level form. A macro, for example, may bind its arguments.
 fn tokens_of_unknown_meaning(project: &Project, files: &[TokensOfFile], exact: &BTreeSet<Location>) -> usize {
     let mut count = 0;
     for TokensOfFile { path, file, tokens } in files {
@@ -661,12 +664,12 @@ fn is_global_variable(name: &str) -> bool {
     within('*') || within('+')
 }
 
-/// The places of the name in text, by how certain they are.
+/// The places of the name in text that the compiler did not read, by certainty and kind.
 #[derive(Default)]
 struct TextTokens {
     certain: Vec<edits::TextPlace>,
     possible: Vec<edits::TextPlace>,
-    /// Parameters of generic functions: tokens of the symbol without a meaning.
+    /// Parameters of generic functions: tokens that read as the symbol but refer to nothing.
     parameters: Vec<edits::TextPlace>,
     /// Strings that code reads at run time.
     strings: Vec<edits::TextPlace>,

@@ -24,7 +24,7 @@ use crate::answer::lookup::{LookupStatus, NamedSymbol, about_symbol};
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext, Question};
 
-/// The direction in which calls are followed.
+/// The direction to follow calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -94,10 +94,10 @@ pub struct CallGraphAnswer {
     /// The name that was not found.
     #[serde(skip)]
     pub missing: Option<crate::answer::lookup::Asked>,
-    /// The package in which the name was looked up, if the request did not give one.
+    /// The package that the name was looked up in, if the request did not give a package.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
-    /// The direction in which calls were followed.
+    /// The direction that calls were followed.
     #[serde(skip)]
     pub direction: Direction,
     /// The function at which the graph starts.
@@ -115,7 +115,7 @@ pub struct CallGraphAnswer {
     /// The number of callers outside the project, which are omitted.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub outside: usize,
-    /// The number of unnamed functions, compiled at run time, that call the root. They are not in
+    /// The number of functions that were compiled without a file and call the root. They are not in
     /// the graph.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub without_file: usize,
@@ -151,7 +151,7 @@ pub struct GraphNode {
 impl CallGraphRequest {
     fn callers(&self, context: &QueryContext<'_>, control: &Control, graph: &mut Graph) -> Result<(), Error> {
         let users = UserFinder::new(context);
-        // A root in the project has only callers in the project; others are counted.
+        // For a root in the project, callers outside the project are only counted.
         let everywhere = graph.nodes[0].0.target.as_ref().is_none_or(|root| users.is_foreign(root));
         let mut outside = BTreeSet::new();
         let passed = match (&self.class, &graph.nodes[0].0.target) {
@@ -175,7 +175,7 @@ impl CallGraphRequest {
                     false => drop(outside.insert(used.user.name)),
                 }
             }
-            // Adds recorded callers: code that a reader macro generates has no line.
+            // Adds recorded callers, too: code that a reader macro generates has no line.
             if !node.is_foreign_method(&users) && (at > 0 || passed.is_none()) {
                 callers.extend(users.recorded(&target, everywhere));
             }
@@ -199,8 +199,8 @@ impl CallGraphRequest {
     fn callees(&self, context: &QueryContext<'_>, control: &Control, graph: &mut Graph) -> Result<(), Error> {
         let calls = callees(&context.index);
         let users = UserFinder::new(context);
-        // Maps each function to the callers that it runs: itself, its methods, and its local
-        // functions.
+        // Maps each function to the code that runs in a call to it: the function itself, its
+        // methods, and its local functions.
         let mut by_target: HashMap<Target, Vec<&String>> = HashMap::new();
         for caller in calls.keys() {
             if let Some(target) = function_in(caller) {
@@ -348,7 +348,7 @@ impl Graph {
     }
 }
 
-/// Finds the edges that close a cycle: edges from whose end a path leads back to their start.
+/// Finds the edges that close a cycle: a path leads from the end of such an edge back to its start.
 fn cycles(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     let mut next = vec![Vec::new(); count];
     for &(from, to) in edges {

@@ -774,7 +774,7 @@ pub(super) fn classify_occurrence(
         SyntaxRole::Class => sure(UseType::Class),
         SyntaxRole::Type => sure(UseType::Type),
         SyntaxRole::Slot => sure(UseType::Slot),
-        // Quoted data may be code in which the symbol is a local variable.
+        // Quoted data may be code, and the symbol may be a local variable there.
         SyntaxRole::Quoted => {
             Some((UseType::Quoted, occurrence.position == SyntacticContext::Name || !facts.shadowed))
         }

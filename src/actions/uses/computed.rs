@@ -22,11 +22,11 @@ const INTERNING_OPERATORS: [&str; 4] = ["SYMBOLICATE", "FORMAT-SYMBOL", "CONCAT-
 pub(crate) struct ComputedName {
     pub(crate) place: Location,
     template: Vec<NamePart>,
-    /// The package in which the call looks the name up, if it is a constant.
+    /// The package that the call gives as a constant, to look the name up or intern it there.
     pub(crate) package: Option<String>,
     /// Whether the call runs at macro expansion. If so, a load reveals its names.
     pub(crate) in_macro: bool,
-    /// Whether it interns keywords.
+    /// Whether the call interns keywords.
     pub(crate) keyword: bool,
 }
 

@@ -32,8 +32,8 @@ impl<'a> Enclosing<'a> {
         Self { context, files: RefCell::default(), texts: RefCell::default() }
     }
 
-    /// Lists the definitions in the file at `path`, as answers show it. Returns an empty list if it
-    /// cannot be read.
+    /// Lists the definitions in the file that answers show as `path`. Returns an empty list if the
+    /// file cannot be read.
     pub(crate) fn definitions(&self, path: &str) -> Rc<Vec<DefinitionInFile>> {
         let mut files = self.files.borrow_mut();
         let known = files.entry(path.to_owned()).or_insert_with(|| {
@@ -43,7 +43,7 @@ impl<'a> Enclosing<'a> {
         Rc::clone(known)
     }
 
-    /// Reads the file at `path`, as answers show it.
+    /// Reads the file that answers show as `path`.
     pub(crate) fn text(&self, path: &str) -> Option<Rc<ParsedFile>> {
         let mut texts = self.texts.borrow_mut();
         let read = texts.entry(path.to_owned()).or_insert_with(|| {
@@ -54,8 +54,8 @@ impl<'a> Enclosing<'a> {
         read.clone()
     }
 
-    /// Returns the printed name of the innermost function, method or macro whose definition
-    /// contains `place`. Returns `None` for top-level code.
+    /// Returns the printed name of the innermost function, method or macro definition around
+    /// `place`. Returns `None` for top-level code.
     pub(crate) fn function(&self, place: &Location) -> Option<String> {
         let definitions = self.definitions(&place.file);
         let functions = definitions.iter().filter(|known| is_function(known.definition.kind));
@@ -141,8 +141,8 @@ fn is_function(kind: DefinitionKind) -> bool {
     )
 }
 
-/// Finds the innermost of `definitions`, all in one file, around `place`. Accessors are ignored, as
-/// they have no form of their own.
+/// Finds the innermost of `definitions`, all in one file, around `place`. Accessors are ignored,
+/// because they are only slot options and contain no code.
 pub(crate) fn innermost<'d>(
     definitions: impl IntoIterator<Item = &'d DefinitionInFile>,
     place: &Location,
@@ -151,7 +151,7 @@ pub(crate) fn innermost<'d>(
         .into_iter()
         .filter(|known| known.has(place) && known.definition.kind != DefinitionKind::Accessor);
     let at = (place.line, place.column);
-    // If several are on one line, the last that begins before the place.
+    // Prefer definitions that begin before the place, then the shortest, then the last.
     around.min_by_key(|known| {
         let name = known.definition.place;
         let is_after = place.column.is_some() && (Some(name.line), Some(name.column)) > at;

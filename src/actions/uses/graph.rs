@@ -31,14 +31,14 @@ pub(crate) struct Subclasses {
     pub(crate) subclasses: Vec<String>,
 }
 
-/// A definition in the graph.
+/// A definition or a place in top-level code, as a node of the graph.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Node {
-    /// The canonical name, or the file and line of a top-level form that defines nothing.
+    /// The canonical name. For top-level code, a description with its file.
     pub(crate) name: String,
     /// The target that other nodes use. `None`: nothing can use the node by name.
     pub(crate) target: Option<Target>,
-    /// Whether it is a top-level form that defines nothing.
+    /// Whether the node is top-level code that nothing can use by name.
     pub(crate) is_toplevel: bool,
 }
 
@@ -50,10 +50,10 @@ pub(crate) struct Target {
     pub(crate) role: FunctionRole,
 }
 
-/// The role in which a symbol is used.
+/// Selects uses of a symbol by the symbol's role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum FunctionRole {
-    /// Any role.
+    /// Any role: function, variable, class and so on.
     Any,
     /// The function or macro.
     Function,
@@ -153,14 +153,15 @@ pub(crate) struct UsedBy {
     pub(crate) line: UseLine,
     /// The kind of the definition around the use in the text.
     pub(crate) defined: Option<DefinitionKind>,
-    /// Whether the user is a top-level form that the used operator expands, so that the operator
-    /// generates its definition.
+    /// Whether the use is the operator of the form around it: the used macro generates the
+    /// definition.
     pub(crate) generated: bool,
     /// Whether the use is in a file of the project.
     pub(crate) in_project: bool,
 }
 
-/// The argument of a generic function's calls that [`UserFinder::may_pass`] compares with classes.
+/// The position of an argument in a generic function's calls, and the classes that
+/// [`UserFinder::may_pass`] compares the argument with.
 pub(crate) struct ArgumentClasses {
     position: usize,
     /// The class and its subclasses, as printed names.
@@ -175,7 +176,8 @@ pub(crate) struct UserFinder<'a> {
     own: Option<ProjectFiles>,
 }
 
-/// The standard operators that create an instance of the class in an argument.
+/// The standard operators that take a class as an argument and create an instance of this class.
+/// CHANGE-CLASS, which changes an instance, is included.
 const CONSTRUCTORS: [&str; 7] =
     ["MAKE-INSTANCE", "ALLOCATE-INSTANCE", "MAKE-CONDITION", "ERROR", "SIGNAL", "WARN", "CHANGE-CLASS"];
 
@@ -189,8 +191,8 @@ impl<'a> UserFinder<'a> {
         }
     }
 
-    /// Whether the file at `path`, as answers show it, belongs to the project. Without a project,
-    /// every file does.
+    /// Whether the file that answers show as `path` belongs to the project. Without a project, all
+    /// files belong to it.
     fn is_project_file(&self, path: &str) -> bool {
         let own = |own: &ProjectFiles| {
             !path.starts_with("SYS:") && own.contains(&self.context.project.native(path))
@@ -199,16 +201,16 @@ impl<'a> UserFinder<'a> {
     }
 
     /// Finds the uses that call, expand or name `target`, each with the definition around it.
-    /// Declarations and exports are excluded.
+    /// Exports, imports, declarations and block names are excluded.
     pub(crate) fn of(&self, target: &Target) -> Vec<UsedBy> {
         let uses = self.use_lines.uses(&target.name, &target.package).into_iter();
         let uses = uses.filter(|used| !used.is_declaration && target.role.accepts(used));
         uses.map(|line| self.user(line)).collect()
     }
 
-    /// Finds the users of a node. For a method on a generic function from outside the project: the
-    /// forms that construct its class, if the generic function initializes instances. Other callers
-    /// of such a method are unknown.
+    /// Finds the users of a node. For a method on a generic function from outside the project, only
+    /// the forms that construct its class are found, and only if the generic function allocates or
+    /// initializes instances. Other callers of such a method are unknown.
     pub(crate) fn of_node(&self, node: &Node, control: &Control) -> Result<Vec<UsedBy>, Error> {
         let Some(target) = &node.target else { return Ok(Vec::new()) };
         let Some(specializers) = node.specializers().filter(|_| node.is_foreign_method(self)) else {
@@ -226,7 +228,8 @@ impl<'a> UserFinder<'a> {
     }
 
     /// Returns the position of the argument on which the methods of `function` specialize on
-    /// `class`, and the printed names of the class and its subclasses.
+    /// `class`, and the printed names of the class and its subclasses. Without such a method, the
+    /// position is 0.
     pub(crate) fn argument_classes(
         &self,
         context: &QueryContext<'_>,
@@ -274,7 +277,7 @@ impl<'a> UserFinder<'a> {
         !shows_another().unwrap_or(false)
     }
 
-    /// Whether the generic function is defined outside the project.
+    /// Whether the generic function is defined only outside the project.
     pub(crate) fn is_foreign(&self, target: &Target) -> bool {
         if PackageOwner::of(&target.package) != PackageOwner::User {
             return true;
@@ -325,8 +328,8 @@ impl<'a> UserFinder<'a> {
         made.filter(|(_, makes)| *makes).map(|(used, _)| used).collect()
     }
 
-    /// Finds the forms with the quoted class as an argument, and whether they create an instance.
-    /// Otherwise they call a non-standard function, which may create one.
+    /// Finds the forms with the quoted class as an argument. The flag is true if the form creates
+    /// an instance, and false if it calls a non-standard function that may create an instance.
     pub(crate) fn class_arguments(&self, class: &Target) -> Vec<(UsedBy, bool)> {
         let uses = self.use_lines.uses(&class.name, &class.package).into_iter();
         uses.filter_map(|used| self.is_construction(&used).map(|makes| (self.user(used), makes))).collect()
@@ -373,7 +376,7 @@ impl<'a> UserFinder<'a> {
         let definitions = self.enclosing.definitions(&line.place.file);
         let around = innermost(&*definitions, &line.place);
         let defined = around.map(|known| known.definition.kind);
-        // A LAMBDA has no name of its own: use the definition around it.
+        // A LAMBDA has no name: use the definition around it.
         let is_lambda =
             |caller: &&String| elements(caller).is_some_and(|parts| parts.first() == Some(&"LAMBDA"));
         let user = match (line.caller.as_ref().filter(|caller| !is_lambda(caller)), around) {
@@ -400,7 +403,8 @@ impl<'a> UserFinder<'a> {
     }
 
     /// Finds the functions that the compiler recorded as calling or expanding the target: those of
-    /// the project, or of all code if `everywhere`.
+    /// the project, or of all code if `everywhere`. Functions without a file count as the
+    /// project's. Lambda functions are omitted.
     pub(crate) fn recorded(&self, target: &Target, everywhere: bool) -> Vec<Node> {
         let index = &self.context.index;
         let Some((symbol, _)) = index.symbol_named(&target.package, &target.name) else { return Vec::new() };
@@ -429,8 +433,8 @@ impl<'a> UserFinder<'a> {
         }
     }
 
-    /// Finds the functions that the templates of a macro or setf definition call, by home package
-    /// and name.
+    /// Finds the functions of user packages that the templates of a macro or setf definition call,
+    /// by home package and name.
     pub(crate) fn called_by_templates(&self, target: &Target) -> BTreeSet<(String, String)> {
         let (package, name) = (target.package.as_str(), target.name.as_str());
         let project = self.context.project;
@@ -498,7 +502,7 @@ pub(crate) fn function_in(name: &str) -> Option<Target> {
     Some(if is_type { Target { role: FunctionRole::Any, ..target } } else { target })
 }
 
-/// Maps the printed name of each caller to the functions that it calls, without those of SBCL.
+/// Maps the printed name of each caller to the functions and macros of user packages that it calls.
 pub(crate) fn callees(index: &Index) -> HashMap<String, BTreeSet<Node>> {
     let mut calls: HashMap<String, BTreeSet<Node>> = HashMap::new();
     for symbol in index.symbols() {

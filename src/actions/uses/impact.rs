@@ -41,7 +41,8 @@ pub struct ImpactRequest {
     /// The symbols that change: functions, macros, classes, variables.
     #[serde(default)]
     pub names: Vec<String>,
-    // Without a package: CL-USER, and otherwise the only user package that has the name.
+    // Without a package, names are looked up in CL-USER, then in the only user package that has
+    // them.
     /// The package to look the names up in.
     #[serde(default)]
     #[schemars(extend("default" = DEFAULT_PACKAGE))]
@@ -49,8 +50,7 @@ pub struct ImpactRequest {
     /// Changed files, relative to the project. All their definitions count as changed.
     #[serde(default)]
     pub paths: Vec<String>,
-    /// The changes in the working tree since the last git commit: tracked files, compared by their
-    /// bytes.
+    /// The changes in the working tree since the last git commit. Untracked files do not count.
     #[serde(default)]
     pub diff: bool,
     /// The maximum number of steps from a change to a user.
@@ -120,7 +120,7 @@ pub struct ImpactAnswer {
     /// Whether the search stopped at its limit of a thousand users.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// The package in which a name was looked up, if the request did not give one.
+    /// The package that a name was looked up in, if the request did not give a package.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
 }
@@ -179,7 +179,7 @@ pub struct Affected {
     pub place: Option<Location>,
     /// The kind of use.
     pub does: UseType,
-    /// The definition that it uses, if that is not a changed one.
+    /// The definition that it uses, unless that definition is itself a changed one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub through: Option<LispName>,
 }
@@ -253,7 +253,8 @@ impl ImpactRequest {
                     }
                 }
             }
-            // A symbol stands for everything that it names, (SETF NAME) only for itself.
+            // A plain symbol covers all definitions of the name; (SETF NAME) covers only the SETF
+            // function.
             subjects.targets.insert(match lookup.function_name {
                 FunctionName::Plain => Target::any(&*home, &*bare),
                 written => Target::function(&home, &bare, written),
@@ -422,7 +423,7 @@ impl Question for ImpactRequest {
 
 impl Subjects {
     /// Adds the definitions that the working tree's changes affect: those on changed lines, and
-    /// removed ones.
+    /// removed definitions.
     fn take_working_tree(
         &mut self,
         context: &QueryContext<'_>,
@@ -434,7 +435,7 @@ impl Subjects {
         changes(root, control, |changed| {
             let path = root.join(&changed.path);
             let shown = context.project.shown(&path);
-            // Skip a path that is no longer a plain file.
+            // A path that is no longer a plain file has no definitions.
             let now = if changed.is_there { users.enclosing.definitions(&shown) } else { Rc::default() };
             for (at, known) in now.iter().enumerate() {
                 if touches(&changed.added, known) {
@@ -460,7 +461,8 @@ impl Subjects {
         Ok(())
     }
 
-    /// Adds a removed definition, unless another file has it now.
+    /// Adds a removed definition, unless a changed definition has the same name and kind, because
+    /// the definition has moved to another file. Packages and systems are ignored.
     fn take_removed(&mut self, index: &Index, known: &DefinitionInFile) {
         if matches!(known.definition.kind, DefinitionKind::Package | DefinitionKind::System) {
             return;
@@ -537,7 +539,7 @@ impl Arity {
                 Some("&OPTIONAL") => section = 1,
                 Some("&REST" | "&BODY" | "&MORE" | "&KEY") => (section, arity.max) = (2, None),
                 Some("&AUX") => section = 3,
-                // The parameter after these keywords takes no argument of its own.
+                // The parameter after these keywords takes no argument.
                 Some("&WHOLE" | "&ENVIRONMENT") => is_whole = true,
                 Some(other) if other.starts_with('&') => (),
                 _ if std::mem::take(&mut is_whole) => (),
@@ -574,14 +576,14 @@ impl Arity {
     fn fits(&self, count: usize) -> Option<String> {
         let given = counted(count, "argument", "arguments");
         match self.max {
-            _ if count < self.min => Some(format!("{given} given, at min {} required", self.min)),
+            _ if count < self.min => Some(format!("{given} given, at least {} required", self.min)),
             Some(max) if count > max => Some(format!("{given} given, at most {max} accepted")),
             _ => None,
         }
     }
 }
 
-/// Returns the list form that an element is, or `None`.
+/// Returns the form of an element that is a list.
 fn list_in(text: &LispText, datum: Datum) -> Option<FormId> {
     let Datum::Form(id) = datum else { return None };
     text.form(id).filter(|form| form.kind == FormKind::List).map(|_| id)
@@ -666,7 +668,7 @@ mod tests {
         let misfits: Vec<_> = forms[1..].iter().map(|call| taken.misfit(&read, *call, 1)).collect();
         let said = |said: &str| Some(said.to_owned());
         let expected =
-            [None, said("argument 1 is not a list"), said("0 arguments given, at min 1 required"), None];
+            [None, said("argument 1 is not a list"), said("0 arguments given, at least 1 required"), None];
         assert_eq!(misfits, expected);
     }
 }

@@ -2,7 +2,8 @@
 //! the names that the rest uses from it.
 //!
 //! It maps each name to the files that define it, then reads the occurrences of all loaded files of
-//! the project. Each use whose file and definition are on different sides is counted.
+//! the project. A use is counted if the use and the definition are on different sides of the
+//! boundary.
 
 pub(crate) mod tool;
 
@@ -50,7 +51,7 @@ pub struct InterfaceAnswer {
     pub used: Vec<CrossingName>,
     /// The number of definitions in the module.
     pub definitions: usize,
-    /// Files that are not loaded or are stale; their uses are not counted.
+    /// Stale files. Their uses may be incomplete.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_loaded: Vec<String>,
 }
@@ -65,8 +66,8 @@ pub struct CrossingName {
     pub exported: bool,
     /// The number of tokens that use it.
     pub count: usize,
-    /// The files on the other side: those that define a used name, or those that use a defined
-    /// name. Files of other projects are omitted.
+    /// The files on the other side of the boundary that define or use the name. Files of other
+    /// projects are omitted.
     pub files: Vec<String>,
 }
 
@@ -170,7 +171,8 @@ impl Question for InterfaceRequest {
     }
 }
 
-/// Whether code uses a global name of the user there.
+/// Whether the occurrence uses a global name of a user package. Exports, imports, declarations,
+/// block names and slot names do not count.
 fn is_use(occurrence: &FileOccurrence) -> bool {
     use UseType::{Block, Declaration, Export, Import, Slot};
     occurrence.use_type.is_some_and(|found| !matches!(found, Export | Import | Declaration | Block | Slot))

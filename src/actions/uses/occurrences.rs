@@ -1,8 +1,9 @@
-//! Lists every symbol in a file with its meaning, its use, and the evidence for that.
+//! Lists every symbol in a file with the kind of thing that it names, the kind of use, and the
+//! evidence for both.
 //!
-//! One pass over the compiler's records for the file and over its text. Each occurrence is
-//! classified as [`super::code_find_references`] classifies it, which searches for one symbol in
-//! all files.
+//! The compiler's records for the file and its text are read in one pass. Occurrences are
+//! classified by the rules of [`super::code_find_references`], which searches all files for one
+//! symbol.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -32,8 +33,8 @@ pub struct OccurrencesRequest {
     /// The file: an absolute path, or one relative to the project's root.
     pub path: PathBuf,
     /// Whether to read other files that contain the same names. Quoted data or a macro's arguments
-    /// may be code in which a name is a local variable. Such a place is exact only if no file has a
-    /// local variable with this name. If false, such places are approximate.
+    /// may be code, and a name there may be a local variable. Such a place is exact only if no file
+    /// has a local variable with this name. If false, such places are approximate.
     pub elsewhere: bool,
     /// Whether to use the text on disk, even if an editor has the document open.
     pub on_disk: bool,
@@ -57,12 +58,13 @@ pub struct OccurrencesAnswer {
     /// Whether the image was loaded from this text. Otherwise the ranges refer to the loaded text,
     /// and only the lines are reliable.
     pub fresh: bool,
-    /// The state of the file's sidecar. If it is incomplete, occurrences after its end are missing.
+    /// The state of the file's sidecar. If the sidecar is incomplete, occurrences after its end are
+    /// missing.
     pub sidecar: SidecarState,
     /// Sorted by range.
     pub occurrences: Vec<FileOccurrence>,
-    /// The uses of user symbols that macros generate, in order. Filled only when a whole project is
-    /// read.
+    /// The uses of user symbols that macros generate, in order. Empty in the answer to an
+    /// [`OccurrencesRequest`]; only an export of all files of a project fills it.
     pub generated: Vec<GeneratedUse>,
 }
 
@@ -74,13 +76,13 @@ pub struct GeneratedUse {
     pub range: Range,
     /// The home package of the symbol.
     pub package: String,
-    /// Its name.
+    /// The symbol's name.
     pub name: String,
     /// The kind of use.
     pub use_type: UseType,
     /// The macro's home package and name, if it has a name.
     pub expander: Option<(String, String)>,
-    /// The number of the top-level form that contains it.
+    /// The number of the top-level form that contains the macro form.
     pub form: u32,
 }
 
@@ -94,21 +96,23 @@ pub struct FileOccurrence {
     pub name_range: Range,
     /// The home package of the symbol.
     pub package: String,
-    /// Its name.
+    /// The symbol's name.
     pub name: String,
-    /// Its syntactic role in the form.
+    /// The symbol's syntactic role in the form.
     pub role: SyntaxRole,
-    /// The kind of thing that it names.
+    /// The kind of thing that the symbol names.
     pub kind: OccurrenceKind,
     /// The kind of use, as in code-find-references. `None` for definitions and local names.
     pub use_type: Option<UseType>,
-    /// Whether the variable, or the place that the slot or accessor names, is read or written.
+    /// Whether the variable, or the place that the slot or accessor names, is read, written or
+    /// both.
     pub access: PlaceAccess,
     /// The evidence that the symbol is meant.
     pub evidence: Evidence,
-    /// For a local name: the token that binds it, which may be this one. `None` for other names.
+    /// For a local name: the token that binds it, which can be this occurrence itself. `None` for
+    /// other names.
     pub binding: Option<Range>,
-    /// The number of the top-level form that contains it.
+    /// The number of the top-level form that contains the token.
     pub form: u32,
 }
 
@@ -142,7 +146,8 @@ pub enum OccurrenceKind {
 }
 
 impl FileOccurrence {
-    /// Creates an occurrence for a symbol without further information.
+    /// Creates an occurrence with only a position and a symbol, as approximate data that the reader
+    /// evaluates.
     pub(crate) fn of_datum(
         range: Range,
         name_range: Range,
@@ -297,8 +302,9 @@ fn recorded(index: &Index, path: &Path, date: u64) -> HashMap<(String, String), 
     records
 }
 
-/// Lists the symbols in `file`. `records`: the compiler's records there, by home package and name.
-/// `elsewhere`: returns the namespaces that other files show for a symbol.
+/// Lists the symbols in `file`. `records`: the compiler's records for this file, by home package
+/// and name. `elsewhere`: returns the namespaces that a symbol is defined or used in by other
+/// files.
 pub(crate) fn occurrences_in(
     index: &Index,
     file: &PositionedFile,
@@ -308,7 +314,7 @@ pub(crate) fn occurrences_in(
     list_occurrences(index, file, records, elsewhere, None)
 }
 
-/// Works as [`occurrences_in`]. Adds the uses that macros generate to `generated`, if given.
+/// Works as [`occurrences_in`]. Adds the uses that macros generate to `generated` if it is `Some`.
 fn list_occurrences(
     index: &Index,
     file: &PositionedFile,
@@ -433,7 +439,8 @@ fn generated_use(uses: &SymbolUses<'_>, recorded: &RecordedUse, found: &Placemen
     })
 }
 
-/// Creates the entry for an occurrence. `claim`: the compiler's record there.
+/// Creates the entry for an occurrence. `claim`: the evidence and the kind of use of the compiler's
+/// record that was placed on it, if there is one.
 fn classified(
     found: &Occurrence,
     target: &SearchTarget,
@@ -471,7 +478,8 @@ fn kind(found: &Occurrence, target: &SearchTarget, facts: SymbolNamespaces, loca
             _ => OccurrenceKind::Macro,
         },
         NameKind::SymbolMacro => OccurrenceKind::Variable,
-        // A function designator has no operator kind.
+        // Only a token that is called or expanded has an operator kind. A function designator or an
+        // exported name, for example, has none.
         NameKind::Other if facts.macro_ => OccurrenceKind::Macro,
         NameKind::Other if facts.function => OccurrenceKind::Function,
         NameKind::Other if facts.variable => OccurrenceKind::Variable,

@@ -35,7 +35,7 @@ pub struct OpenTextRequest {
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct OpenTextAnswer {
-    /// Sorted by range. Occurrences in changed forms are approximate.
+    /// Sorted by range. Occurrences in changed forms, and in text that SBCL skips, are approximate.
     pub occurrences: Vec<FileOccurrence>,
     /// The forms that differ from the loaded text.
     pub changed: Vec<Range>,
@@ -48,8 +48,8 @@ impl OpenTextAnswer {
         self.map.moved(range)
     }
 
-    /// Returns the occurrence at the byte offset `offset`. Between two tokens, the one that starts
-    /// there.
+    /// Returns the occurrence at the byte offset `offset`. At a boundary between tokens, the later
+    /// one wins.
     pub fn at(&self, offset: u32) -> Option<&FileOccurrence> {
         let after = self.occurrences.partition_point(|found| found.range.start <= offset);
         self.occurrences[..after].last().filter(|found| offset <= found.range.end)
@@ -110,7 +110,8 @@ impl Question for OpenTextRequest {
     }
 }
 
-/// Lists the symbols in text that SBCL skipped, for example under a feature that it lacks.
+/// Lists the symbols in text that SBCL skips, for example under a feature that it lacks. Keywords,
+/// and symbols that do not exist in the image, are omitted.
 fn skipped_symbols(
     index: &Index,
     text: &str,

@@ -42,7 +42,7 @@ use crate::workspace::write::is_nothing;
 /// A request for the definitions in a file, package or system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutlineRequest {
-    /// Where to look for definitions.
+    /// The file, folder, package or system to outline.
     pub of: OutlineTarget,
     /// Only these kinds of definitions, by any name that [`DefinitionKind::named`] accepts. Empty:
     /// all kinds.
@@ -54,25 +54,26 @@ pub struct OutlineRequest {
 }
 
 impl OutlineRequest {
-    /// Creates a request for all definitions there.
+    /// Creates a request for all definitions of the target.
     pub fn new(of: OutlineTarget) -> Self {
         Self { of, kinds: Vec::new(), unused: false, only: None }
     }
 }
 
-/// Where an outline looks for definitions.
+/// A file, folder, package or system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutlineTarget {
     /// A file, or all Lisp files below a folder, relative to the project.
     Path(String),
-    /// A package: its definitions in all loaded files.
+    /// A package: the definitions in all loaded files that name its symbols or have it as the
+    /// current package.
     Package(String),
     /// A system: its files.
     System(String),
 }
 
 impl OutlineTarget {
-    /// Returns the name of the package if the target is one.
+    /// Returns the name of the package if the target is a package.
     pub(super) fn package(&self, index: &Index) -> Result<Option<String>, NotFound> {
         let Self::Package(package) = self else { return Ok(None) };
         let unknown = || NotFound::Package(package.to_uppercase());
@@ -113,10 +114,11 @@ pub enum OutlineError {
 pub struct OutlineAnswer {
     /// The definitions by file and place. With `unused`: the most certain first.
     pub definitions: Vec<Outlined>,
-    /// The number of definitions searched. With `unused`: only those whose loaded text is current.
+    /// The number of definitions searched. With `unused`: only those in loaded files that have not
+    /// changed.
     pub looked_at: usize,
-    /// Files that are not loaded or are stale. Their definitions are listed, but their uses are not
-    /// counted.
+    /// Files that are not loaded or are stale. The definitions in them are listed, but uses of
+    /// these definitions are not counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_loaded: Vec<String>,
     /// Whether the request was for unused definitions.
@@ -148,7 +150,7 @@ pub struct Outlined {
     /// The number of lines that use it; absent where they are not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uses: Option<UseCount>,
-    /// With `unused`: the reasons why it may still be in use. Empty: it can be removed.
+    /// With `unused`: the reasons why it may still be in use. Empty: no such reason was found.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reached_by: Vec<String>,
 }
@@ -157,12 +159,13 @@ pub struct Outlined {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct UseCount {
-    /// In other definitions, except tests.
+    /// Outside of the definition and outside of tests. For a definition in a test file, uses in
+    /// tests count here.
     pub others: usize,
     /// In tests.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub tests: usize,
-    /// In the definition itself.
+    /// In the definition itself, or in a definition around it or inside it.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub itself: usize,
 }
@@ -181,8 +184,8 @@ pub(crate) struct DefinitionInFile {
 }
 
 impl DefinitionInFile {
-    /// Whether it is a form of a project operator with a standard symbol, such as LIST, as its
-    /// name. It does not define the standard's function.
+    /// Whether this is a form of a project operator with a standard symbol, such as LIST, as its
+    /// name. Such a form does not define the standard function.
     pub(crate) fn names_standard(&self) -> bool {
         self.definition.kind == DefinitionKind::Definition
             && self.home.as_deref().is_some_and(|home| PackageOwner::of(home).is_locked())
@@ -351,7 +354,8 @@ impl Question for OutlineRequest {
 }
 
 /// Lists the Lisp files at `path`, relative to the project: the file itself, or all files below the
-/// folder except hidden ones. A loaded file counts whatever its extension.
+/// folder except hidden files and those of nested projects. A loaded file counts whatever its
+/// extension.
 pub(crate) fn files_at(context: &QueryContext<'_>, path: &str) -> Result<Vec<PathBuf>, Error> {
     let failed = |error: std::io::Error| -> Error {
         match is_nothing(&error) {
@@ -390,7 +394,8 @@ pub(crate) fn files_at(context: &QueryContext<'_>, path: &str) -> Result<Vec<Pat
     Ok(found.into_iter().collect())
 }
 
-/// Reads the definitions in the file at `path`. Also returns whether the loaded version is current.
+/// Reads the definitions in the file at `path`. Also returns whether the file is loaded and has not
+/// changed since.
 pub(crate) fn definitions_in(
     context: &QueryContext<'_>,
     path: &Path,
@@ -427,7 +432,8 @@ pub(crate) fn resolved(
     DefinitionInFile { path, definition, home, symbol, exported, loaded }
 }
 
-/// Whether code on the line may run the symbol, unlike in an export, a declaration or quoted data.
+/// Whether the line may use the symbol at run time, unlike an export, a declaration, quoted data or
+/// the name of a slot.
 fn is_live(line: &UseLine) -> bool {
     !line.is_declaration && !matches!(line.use_type, UseType::Quoted | UseType::Slot)
 }
@@ -491,7 +497,7 @@ fn reach(
             }
             reasons.push("a method of a generic function that nothing calls".to_owned());
         }
-        // A structure is used if one of the functions that DEFSTRUCT generated for it is.
+        // A structure is in use if one of the functions that DEFSTRUCT generated for it is in use.
         DefinitionKind::Struct if is_structure_used(context, use_lines, known) => return Ok(None),
         DefinitionKind::Definition => {
             reasons.push(format!(
@@ -574,7 +580,8 @@ fn named_elsewhere(context: &QueryContext<'_>, known: &DefinitionInFile) -> Vec<
         .collect()
 }
 
-/// Whether another form uses a function that DEFSTRUCT generated for `known`.
+/// Whether another form uses a function that DEFSTRUCT generated for `known`. Such functions are
+/// recognized by their default names.
 fn is_structure_used(context: &QueryContext<'_>, use_lines: &UseLines<'_>, known: &DefinitionInFile) -> bool {
     let index = &context.index;
     let name = &known.definition.name;
@@ -608,8 +615,8 @@ fn unloaded_uses(context: &QueryContext<'_>, known: &DefinitionInFile) -> Vec<Te
     uses.lines
 }
 
-/// Finds the lines of a string that names the definition, and of an occurrence in a Lisp file that
-/// is not loaded.
+/// Finds the first line outside the definition with a string that names the definition, and the
+/// first line that names it in a Lisp file that is not loaded. System definitions are ignored.
 fn textual(
     context: &QueryContext<'_>,
     text: &TextIndex,

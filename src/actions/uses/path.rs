@@ -1,8 +1,8 @@
 //! path: finds a call path between two definitions. Steps through tables, hooks and quoted names
 //! are marked as guesses.
 //!
-//! The search goes backwards from the end through the users of each definition, in order of
-//! guesses, then steps.
+//! The search goes backwards from the end through the users of each definition. It continues from
+//! the definition with the fewest guesses, and among those with the fewest steps.
 
 pub(crate) mod tool;
 
@@ -30,7 +30,7 @@ pub struct PathRequest {
     pub from: String,
     /// The end.
     pub to: String,
-    /// The package in which to look the names up.
+    /// The package to look the names up in.
     #[serde(default)]
     #[schemars(extend("default" = DEFAULT_PACKAGE))]
     pub package: Option<String>,
@@ -62,12 +62,12 @@ pub struct PathAnswer {
     /// definitions searched.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub without_file: usize,
-    /// The package in which a name was looked up, if the request did not give one.
+    /// The package that a name was looked up in, if the request did not give a package.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
 }
 
-/// A definition on the path, and its link to the next one.
+/// A definition on the path, and its link to the next definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PathStep {
@@ -94,7 +94,7 @@ pub enum PathLink {
     /// The variable is in a form that names the other definition and may hold it, such as a table
     /// or a hook.
     Holds,
-    /// It uses the other definition.
+    /// The definition uses the other one.
     #[serde(untagged)]
     Use(UseType),
 }
@@ -155,7 +155,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Searches backwards from the end through its users, those with the fewest guesses first.
+    /// Searches backwards from the end, first from the definitions with the fewest guesses.
     fn run(&self, from: &Target, end: Node, control: &Control, answer: &mut PathAnswer) -> Result<(), Error> {
         let mut places = BTreeMap::from([(end.name.clone(), 0)]);
         let mut reached = vec![Reached { node: end, cost: (0, 0), next: None }];
@@ -220,8 +220,8 @@ impl Search<'_> {
         Ok(found)
     }
 
-    /// Lists the project's variables in the top-level form of a use, and in the macro whose form
-    /// this is.
+    /// Lists the project's variables in the top-level form of a use, and in the definition of the
+    /// macro that is this form's operator.
     fn holders(&self, used: &UsedBy) -> Vec<Node> {
         let (context, place) = (self.context, &used.line.place);
         let path = context.project.native(&place.file);

@@ -15,7 +15,7 @@ use steelbank_reader::upcase;
 use steelbank_text::WordMatch;
 use steelbank_xref::{Index, Kind, NameRole, Symbol, Use};
 
-/// A symbol whose uses are searched, in the index of one image.
+/// A symbol to find uses of, with the index of one image.
 pub(crate) struct SymbolUses<'a> {
     index: &'a Index,
     symbol: Symbol,
@@ -23,7 +23,7 @@ pub(crate) struct SymbolUses<'a> {
     sought: SearchTarget,
 }
 
-/// A use as the index records it.
+/// A use that the compiler recorded, or for top-level code, the sidecar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RecordedUse {
     pub(crate) kind: Kind,
@@ -35,7 +35,8 @@ pub(crate) struct RecordedUse {
     pub(crate) bytes: Option<u32>,
     /// The printed name of the function that contains the use. `None`: top-level code contains it.
     pub(crate) caller: Option<String>,
-    /// Whether top-level code contains the use. SBCL records none of those; the sidecar does.
+    /// Whether top-level code contains the use. SBCL does not record such uses; they come from the
+    /// sidecar.
     pub(crate) toplevel: bool,
     /// Whether `(SETF F)` is used instead of F.
     pub(crate) setf: bool,
@@ -61,7 +62,8 @@ impl RecordedUse {
     }
 }
 
-/// A use with its placements, which are empty if the file no longer has the form.
+/// A use with its placements. They are empty if the record does not identify a form, or if the file
+/// no longer has the form.
 pub(crate) struct PlacedUse {
     pub(crate) recorded: RecordedUse,
     pub(crate) placements: Vec<Placement>,
@@ -72,10 +74,10 @@ pub(crate) struct PlacedUse {
 pub(crate) struct RecordedUses {
     /// The records by file.
     pub(crate) files: BTreeMap<FileVersion, Vec<RecordedUse>>,
-    /// The kinds of use in all files, including those that were not wanted.
+    /// The kinds of use in all files, including files that were not requested.
     pub(crate) kinds: BTreeSet<Kind>,
-    /// Functions without a file, each with a kind of use. They were compiled at run time, as FiveAM
-    /// compiles the bodies of tests.
+    /// Functions that use the symbol and were compiled without a file, each with the kind of use.
+    /// FiveAM, for example, compiles the bodies of tests at run time.
     pub(crate) without_file: BTreeSet<(String, Kind)>,
 }
 
@@ -107,7 +109,7 @@ impl<'a> SymbolUses<'a> {
         self.index
     }
 
-    /// Returns the symbol, or the function name made from it.
+    /// Returns the symbol, or the requested function name such as (SETF symbol).
     pub(crate) fn name(&self) -> LispName {
         LispName::new(self.index, self.function_name.text(self.index.symbol_text(self.symbol)))
     }
@@ -117,7 +119,8 @@ impl<'a> SymbolUses<'a> {
         PackageOwner::of(&self.sought.package) != PackageOwner::User
     }
 
-    /// Whether all occurrences of the symbol count. False for a function name such as (SETF F).
+    /// Whether occurrences in the text are uses as well. False for a function name such as (SETF
+    /// F), which has only the compiler's records.
     pub(crate) fn with_text(&self) -> bool {
         self.function_name == FunctionName::Plain
     }
@@ -232,7 +235,9 @@ impl<'a> SymbolUses<'a> {
     }
 }
 
-/// Returns `None` for methods that specialize: CLOS supplies those records, without a form number.
+/// Returns the record to place by its numbers. Returns `None` for methods that specialize on the
+/// class, because CLOS reports them without a form number, and for other records without such
+/// numbers.
 fn numbered(recorded: &RecordedUse) -> Option<XrefRecord> {
     Some(XrefRecord {
         kind: Some(recorded.kind).filter(|kind| *kind != Kind::Specializes)?,
@@ -248,7 +253,7 @@ fn specializer(file: &PositionedFile, occurrences: &[Occurrence], recorded: &Rec
         .iter()
         .find(|found| Some(found.form) == recorded.form && found.role == SyntaxRole::Class)
         .map(|found| found.range);
-    // The method comes from a macro's expansion: use the macro's operator.
+    // If the class is not in the form, a macro at the top level generates the method.
     let expander = recorded.form.and_then(|form| file.form_expander(form));
     let place = named.or_else(|| file.form_range(recorded.form?, 0));
     let placement = place.map(|place| match (named.is_some(), expander) {

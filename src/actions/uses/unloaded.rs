@@ -1,10 +1,11 @@
 //! Searches text that the image does not have: files that are not loaded or are stale, and code
 //! that feature expressions exclude. The place of a match is certain, its meaning is not.
 //!
-//! The workspace's index of names gives the files and the classes of the tokens with the name.
-//! `TokenResolver` decides for each class whether the token is the symbol, from the packages of
-//! the image and from the package definitions in unloaded text. `text_uses` lists the matches
-//! line by line; `text_counts` only counts them.
+//! The workspace's index of names gives the files that contain the name and, for each token with
+//! the name, its `TokenClass`: prefix, current package and syntactic context. `TokenResolver`
+//! determines for each class whether the token is the symbol, from the packages of the image and
+//! from the package definitions in unloaded text. `text_uses` lists the matches line by line;
+//! `text_counts` only counts them.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -48,12 +49,13 @@ pub struct TextUse {
     pub context: String,
     /// The load state of the text.
     pub state: TextState,
-    /// The package is unknown there, so the token may be another symbol with this name.
+    /// The token may be another symbol with this name, for example because its package is unknown.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub possible: bool,
 }
 
-/// Matches of a name in text that is not loaded, is stale, or is excluded by a feature expression.
+/// Matches of a name in text that is not loaded, is stale, is excluded by a feature expression, or
+/// becomes the symbol only at run time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct UnloadedMatches {
@@ -74,8 +76,8 @@ pub struct UnloadedFile {
     /// The number of those matches that a feature expression excludes from a loaded file.
     #[serde(skip_serializing_if = "crate::answer::is_zero", default)]
     pub left_out: usize,
-    /// The number of those matches that are strings or the like, which loaded code interns as the
-    /// symbol at run time.
+    /// The number of those matches that are strings or the like: loaded code interns the symbol
+    /// from them at run time.
     #[serde(skip_serializing_if = "crate::answer::is_zero", default)]
     pub named: usize,
 }
@@ -104,7 +106,7 @@ impl UnloadedMatches {
         self.count == 0
     }
 
-    /// Describes in sentences how many matches there are, in which files, and how to resolve them.
+    /// Describes in sentences the number of matches, their files, and the way to resolve them.
     pub fn sentence(&self) -> String {
         let parts = [
             self.part(
@@ -181,8 +183,9 @@ pub(crate) struct TextUses {
     pub(crate) lines: Vec<TextUse>,
     /// Cautions about files that could not be searched.
     pub(crate) cautions: Vec<Caution>,
-    /// Counts certain matches in vendored files that are not loaded. Uncertain ones are ignored, as
-    /// a library has many names of its own. `None` for standard symbols.
+    /// Counts the matches in vendored files that are not loaded. Only matches that are the symbol
+    /// for certain are counted, because libraries use the same names for other symbols. `None` if
+    /// there are no such matches, and for standard symbols.
     pub(crate) vendored: Option<Caution>,
 }
 
@@ -220,14 +223,15 @@ impl UnloadedFile {
 #[derive(Debug, Clone)]
 pub(crate) struct SoughtSymbol {
     pub(crate) name: String,
-    /// Its home package, or the package in which the request looked it up.
+    /// The symbol's home package. If the image does not have the symbol: the package of the
+    /// look-up.
     pub(crate) package: String,
     pub(crate) symbol: Option<Symbol>,
 }
 
 impl SoughtSymbol {
-    /// Creates the target for a requested symbol that is not in the image; `package` is the package
-    /// that was found.
+    /// Creates the target for a requested symbol that is not in the image. `package`: the requested
+    /// package, if the image has it.
     pub(crate) fn missing(index: &Index, asked: &Asked, package: Option<Package>) -> SoughtSymbol {
         let home = package.map(|package| index.package_name(package).into_owned());
         SoughtSymbol {
@@ -253,7 +257,7 @@ pub(crate) enum Likelihood {
     Possible,
 }
 
-/// Finds the uses of `target` in text that the image does not have. Reads each file with the name.
+/// Finds the uses of `target` in text that the image does not have. Reads only files with a match.
 pub(crate) fn text_uses(
     index: &Index,
     project: &Project,
@@ -277,7 +281,8 @@ pub(crate) fn text_uses(
     uses
 }
 
-/// Counts the uses of `target` in text that the image does not have, also outside of the project.
+/// Counts the uses of `target` in text that the image does not have, including files outside the
+/// project.
 pub(crate) fn text_counts(
     index: &Index,
     project: &Project,
@@ -311,8 +316,8 @@ pub(crate) struct TextDefined {
     pub(crate) context: String,
 }
 
-/// Finds the definitions of `target`, which is not in the image, in unloaded text. Without a
-/// requested package, definitions in any package count.
+/// Finds the definitions of `target`, which is not in the image, in unloaded text. If the package
+/// is CL-USER, the default of requests, definitions in any package count.
 pub(crate) fn text_definitions(
     index: &Index,
     project: &Project,
@@ -385,10 +390,11 @@ fn state_of(state: TextState, token: &TokenClass) -> Option<TextState> {
     if state == TextState::FeatureExcluded { state_in_loaded_file(token) } else { Some(state) }
 }
 
-/// The meanings of the classes of one list, by class number. The outer `None`: not resolved yet.
+/// The likelihood for each token class of one list, by class number. Outer `None`: not resolved
+/// yet. Inner `None`: the token is not the symbol.
 type KnownMeanings = Vec<Option<Option<Likelihood>>>;
 
-/// Decides which tokens of a text are the symbol, by the packages of the image and those that
+/// Determines which tokens of a text are the symbol, by the packages of the image and those that
 /// unloaded text defines.
 pub(crate) struct TokenResolver<'a> {
     index: &'a Index,
@@ -412,8 +418,8 @@ struct Meanings {
     others: HashMap<ClassList, KnownMeanings>,
 }
 
-/// The address of a shared list of classes, which lives as long as the files that refer to it, and
-/// whether the file defines systems.
+/// The address of a shared list of classes, and whether the file defines systems. The list lives as
+/// long as the files that refer to it.
 type ClassList = (*const Arc<TokenClass>, bool);
 
 impl Meanings {
@@ -451,7 +457,8 @@ impl<'a> TokenResolver<'a> {
         (uses, definitions)
     }
 
-    /// Counts the matches in vendored files that are not loaded.
+    /// Counts the uses in vendored files that are not loaded. Leaves out definitions and tokens
+    /// that are only possibly the symbol.
     fn vendored(&self, found: &[VendoredText]) -> Option<Caution> {
         let (mut places, mut files) = (0, Vec::new());
         for file in found {
@@ -476,7 +483,7 @@ impl<'a> TokenResolver<'a> {
         for (number, class, lines) in file.runs() {
             let Some(state) = state_of(file.load_state, class) else { continue };
             if state == TextState::FeatureExcluded && class.guarded {
-                // One reading covers all runs of the file.
+                // `count_guarded` counts all such tokens of the file: call it once.
                 seen.get_or_insert_with(|| self.count_guarded(file, &mut add));
                 continue;
             }
@@ -555,7 +562,8 @@ impl<'a> TokenResolver<'a> {
         read().unwrap_or_default()
     }
 
-    /// Whether a token would read as the symbol, although it is a word in a comment or a parameter.
+    /// Whether a token would certainly be read as the symbol. Its context is ignored: it can be a
+    /// word in a comment or a parameter.
     pub(crate) fn reads_as(&self, token: &TokenClass) -> bool {
         let current = token.package.as_deref();
         let found = match (&token.prefix, token.marker) {
@@ -566,8 +574,8 @@ impl<'a> TokenResolver<'a> {
         found == Some(Likelihood::Certain)
     }
 
-    /// Returns how likely it is that `token`, which has the symbol's name, is the symbol. `None`:
-    /// it is not, as in a comment, or in prose without a package prefix.
+    /// Returns the likelihood that `token`, which has the symbol's name, is the symbol. `None`: the
+    /// token cannot be the symbol, for example in a comment, or in prose without a package prefix.
     pub(crate) fn meaning(&self, token: &TokenClass, is_system: bool) -> Option<Likelihood> {
         let current = token.package.as_deref().or(is_system.then_some("ASDF-USER"));
         let named = |package: &str| self.in_package(package, current);
@@ -587,7 +595,7 @@ impl<'a> TokenResolver<'a> {
             TextContext::Lookup(None) => Some(Likelihood::Possible),
             TextContext::Code => match (token.marker, &token.prefix) {
                 (Marker::None, _) => self.here(current),
-                // The package of another implementation, which cannot be resolved here.
+                // In inactive code, an unknown package belongs to another implementation.
                 (Marker::External | Marker::Internal, Some(prefix))
                     if !token.active && self.is_unknown(prefix, current) =>
                 {
@@ -600,7 +608,8 @@ impl<'a> TokenResolver<'a> {
         }
     }
 
-    /// Whether neither the image nor any text has a package called `package`.
+    /// Whether `package` is neither the symbol's home package, nor a package of the image, nor one
+    /// that unloaded text defines, nor a local nickname.
     fn is_unknown(&self, package: &str, current: Option<&str>) -> bool {
         let within = current.and_then(|current| self.index.find_package(current, None));
         self.nickname(package, current).is_none()
@@ -609,7 +618,7 @@ impl<'a> TokenResolver<'a> {
             && self.defined(package).is_empty()
     }
 
-    /// Returns how likely it is that the unqualified name is the symbol where `current` is the
+    /// Returns the likelihood that the unqualified name is the symbol where `current` is the
     /// current package.
     fn here(&self, current: Option<&str>) -> Option<Likelihood> {
         let Some(current) = current else { return Some(Likelihood::Possible) };
@@ -621,8 +630,8 @@ impl<'a> TokenResolver<'a> {
         found
     }
 
-    /// Returns how likely it is that the name in the package called `package` is the symbol.
-    /// `current`: the current package, whose local nicknames apply.
+    /// Returns the likelihood that the name in the package called `package` is the symbol.
+    /// `current`: the current package, for its local nicknames.
     fn in_package(&self, package: &str, current: Option<&str>) -> Option<Likelihood> {
         let index = self.index;
         let within = current.and_then(|current| index.find_package(current, None));
@@ -667,7 +676,7 @@ impl<'a> TokenResolver<'a> {
                 Some((symbol, access)) if Some(symbol) == self.target.symbol => access == Access::External,
                 _ => self.target.symbol.is_none() && self.is_home(package),
             },
-            // A package that is not loaded may export symbols that its text imports.
+            // A package that is not loaded may export its own symbols and symbols that it imports.
             None => used == self.target.package || defined.iter().any(|defined| !defined.imports.is_empty()),
         }
     }
@@ -695,8 +704,8 @@ impl<'a> TokenResolver<'a> {
         found
     }
 
-    /// Returns how likely it is that the symbol is accessible in a package with this definition.
-    /// `None`: it is not.
+    /// Returns the likelihood that the symbol is accessible in a package with this definition.
+    /// `None`: it is not accessible.
     fn by_definition(&self, defined: &PackageText) -> Option<Likelihood> {
         let (name, home) = (&self.target.name, &self.target.package);
         if defined.names.contains(home) {

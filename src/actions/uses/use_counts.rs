@@ -51,7 +51,7 @@ impl Forms {
     }
 }
 
-/// A line that uses a symbol.
+/// A use of a symbol, or all uses on a line as one entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UseLine {
     pub(crate) place: Location,
@@ -68,7 +68,8 @@ pub(crate) struct UseLine {
     pub(crate) is_quoted: bool,
     /// Whether the line is in a test file.
     pub(crate) in_tests: bool,
-    /// Whether F or (SETF F) is used, if the line was listed as a single use.
+    /// Whether F, (SETF F) or both are used. Always `Itself` if the entry stands for all uses on a
+    /// line.
     pub(crate) called: SetfUse,
 }
 
@@ -82,7 +83,7 @@ impl UseLine {
             && place.column.is_some_and(|column| name.line > known.definition.start || column < name.column)
     }
 
-    /// Whether `name` is the operator of a list on the line, or is quoted with `#'`.
+    /// Whether `name` is the operator of a list on the line, or follows `#'`.
     pub(crate) fn calls_in_text(&self, name: &str) -> bool {
         let text = self.context.as_deref().unwrap_or_default().to_lowercase();
         let name = name.to_lowercase();
@@ -183,8 +184,8 @@ fn package_of_name(name: &str) -> Option<String> {
     Some(start.trim_start_matches('(').split_once("::")?.0.to_owned())
 }
 
-/// Whether a path is a test file by the usual names: a folder `t`, `test` or `tests`, or a file
-/// with `test` in its name.
+/// Whether a path is a test file by the usual names: a folder `t`, `test`, `tests`, `testing` or
+/// `spec`, or a file name with a word that begins with `test`.
 pub(crate) fn is_test_path(path: &str) -> bool {
     let mut parts = path.split('/').rev();
     let file = parts.next().unwrap_or_default().to_lowercase();

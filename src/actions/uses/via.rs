@@ -13,10 +13,11 @@ use crate::workspace::{FileVersion, Project, TreeView};
 /// The origin of a symbol in a macro's expansion.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ExpansionOrigin {
-    /// The line with the symbol in the macro's definition, or in a definition that this one names.
+    /// The line with the symbol in the macro's definition, or in a definition that was found by
+    /// following the names in it.
     InTemplate(Location),
-    /// No such definition contains the symbol. The macro builds it from these names among its
-    /// arguments, or without any.
+    /// The macro builds the symbol from these names among its arguments, or from other data if the
+    /// list is empty. The searched definitions do not contain the symbol.
     Synthesized(Vec<String>),
     /// A standard operator expands into the use, and the symbol is in the same form.
     Standard,
@@ -39,7 +40,8 @@ impl<'a> Origins<'a> {
     }
 
     /// Finds the origin of `sought` in the expansion of `expander`. Returns `None` if no definition
-    /// of `expander` is known. `parts`: the names in the form that are parts of the symbol's name.
+    /// of `expander` is known, or if a file that may contain one has changed. `parts`: the names in
+    /// the form that are parts of the symbol's name.
     pub(crate) fn of(
         &mut self,
         sought: &SearchTarget,
@@ -62,9 +64,9 @@ impl<'a> Origins<'a> {
         })
     }
 
-    /// Finds the line with `sought` in the definition of `expander`, or in definitions that this
-    /// one names. Returns `None` if `expander` has no definition here, or if a file that may
-    /// contain one has changed.
+    /// Finds the line with `sought` in the definition of `expander`, or in definitions that are
+    /// reached by following the names in it. Returns `None` if `expander` has no definition here,
+    /// or if a file that may contain one has changed.
     fn find_in_definitions(
         &self,
         sought: &SearchTarget,

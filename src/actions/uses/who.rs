@@ -3,8 +3,8 @@
 //!
 //! `Users::recorded` takes the functions from the compiler's records. Their places, and the users
 //! without a record, come from the search of code-find-references.
-//! [`UseType::kind`](super::code_find_references::UseType::kind) assigns each of its uses to one
-//! tool.
+//! [`UseType::kind`](super::code_find_references::UseType::kind) maps the use types of that search
+//! to the tools.
 
 mod text;
 pub(crate) mod tool;
@@ -76,7 +76,8 @@ impl WhoRequest {
         Ok(self.recorded_users(index, self.symbol.lookup(index)?).0)
     }
 
-    /// Lists the users that the compiler recorded. Returns the uses too, if the symbol exists.
+    /// Lists the users that the compiler recorded. Also returns the `SymbolUses` if the symbol
+    /// exists.
     fn recorded_users<'a>(&self, index: &'a Index, lookup: Lookup) -> (WhoAnswer, Option<SymbolUses<'a>>) {
         let mut answer = WhoAnswer {
             kind: self.kind,
@@ -107,7 +108,8 @@ impl WhoRequest {
         (answer, Some(uses))
     }
 
-    /// Adds the places, the users without a record, and the cautions.
+    /// Adds the places, the users without a record, the unloaded matches, and the cautions. If
+    /// there are no users, adds the numbers of users of other kinds.
     fn complete(&self, context: &QueryContext<'_>, uses: &SymbolUses<'_>, answer: &mut WhoAnswer) {
         let (index, project) = (&context.index, context.project);
         let now = project.tree_view();
@@ -188,7 +190,7 @@ pub struct WhoAnswer {
     pub status: LookupStatus,
     /// The name and package of the request.
     pub asked: Asked,
-    /// The package in which the name was looked up, if the request did not give one.
+    /// The package that the name was looked up in, if the request did not give a package.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// The symbol, if it was found.
@@ -242,7 +244,7 @@ pub struct Elsewhere {
     pub count: usize,
 }
 
-/// The symbol of an answer.
+/// The symbol that an answer is about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct QueriedSymbol {
@@ -263,8 +265,8 @@ pub struct Position {
     /// The place.
     #[serde(flatten)]
     pub place: Location,
-    /// How the place was determined. In SBCL's own sources it is the start of the top-level form,
-    /// hence `approximate`.
+    /// How the place was determined. In SBCL's own sources, the place is the start of the top-level
+    /// form, hence `approximate`.
     pub evidence: Evidence,
     /// For evidence `via`: the operator that expands into the use.
     #[serde(skip_serializing_if = "Option::is_none", default)]

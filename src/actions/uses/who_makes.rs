@@ -37,7 +37,7 @@ pub struct WhoMakesAnswer {
     pub class: LispName,
     /// The code, sorted by class and place. Code that only may create an instance comes last.
     pub makers: Vec<Construction>,
-    /// The package in which the name was looked up, if the request did not give one.
+    /// The package that the name was looked up in, if the request did not give a package.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
 }
@@ -93,7 +93,7 @@ impl Question for WhoMakesRequest {
             let structure =
                 described.and_then(|description| description.class).and_then(|class| class.structure);
             for constructor in structure.into_iter().flat_map(|structure| structure.constructors) {
-                // A constructor is described with its parameters, as a list.
+                // The description of a constructor is a list of its name and its parameters.
                 let name =
                     constructor.canonical().trim_start_matches('(').split(' ').next().unwrap_or_default();
                 let Some(target) = function_in(name.trim_end_matches(')')) else { continue };

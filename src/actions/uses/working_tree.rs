@@ -3,9 +3,9 @@
 //!
 //! git only supplies names and stored contents; this module compares the files by their bytes. So
 //! nothing that a repository's configuration or attributes name is run: no filter, no hook, no file
-//! system monitor, no program that fetches missing objects. The output of a clean filter is
-//! therefore unknown. A file that was not touched since git wrote it counts as unchanged without
-//! being read.
+//! system monitor, no program that fetches missing objects. Clean filters are therefore not applied
+//! before the comparison. A file that was not touched since git wrote it counts as unchanged
+//! without being read.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -52,8 +52,7 @@ const OUTPUT_TIMEOUT: Duration = Duration::from_secs(4);
 const MEMORY: u64 = 1 << 30;
 /// The interval at which a wait for git checks for cancellation.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// The largest file that is compared, in bytes. A larger file that was touched counts as changed
-/// throughout.
+/// The largest file that is compared, in bytes. A larger file is compared as if it were empty.
 const LARGEST_FILE: u64 = 64 << 20;
 /// The maximum size of git's output, in bytes.
 const LONGEST_LIST: u64 = 1 << 30;
@@ -180,7 +179,7 @@ impl Git<'_> {
                         Err(error) => Err(error),
                     };
                     let failed = read.is_err();
-                    // Nobody receives after a cancellation.
+                    // Nobody receives after a cancellation or a timeout.
                     sender.send(read).ok().filter(|()| !failed)?;
                 }
             });
@@ -218,9 +217,9 @@ impl Git<'_> {
         Ok(entries(&self.list(&["ls-files", "-s", "-v", "-z", "--debug"])?))
     }
 
-    /// Returns the time when the index was last written. A file that was touched after that may
-    /// have the recorded status all the same. Without an index, the time is 0, so that no file
-    /// counts as untouched.
+    /// Returns the time when the index was last written. A file that was touched later may still
+    /// have the recorded status. Without an index, the time is 0, so that no file counts as
+    /// untouched.
     fn index_written(&self) -> Result<(i64, i64), Error> {
         let output = self.list(&["rev-parse", "--git-path", "index"])?;
         let path = named(output.strip_suffix(b"\n").unwrap_or(&output));
@@ -411,7 +410,8 @@ fn lines(text: &[u8]) -> Vec<&[u8]> {
     lines.map(bare).map(|line| line.strip_suffix(b"\r").unwrap_or(line)).collect()
 }
 
-/// Returns the lines of `new` that `old` does not contain, and the reverse.
+/// Returns the lines of `new` that `old` does not contain, and the reverse. Where lines were only
+/// removed, the first list has an empty range.
 fn changed_lines(old: &[u8], new: &[u8]) -> (Ranges, Ranges) {
     if old == new {
         return Default::default();

@@ -92,8 +92,8 @@ impl Planner<'_> {
         self.warn(CautionKind::LoopWord, message, names);
     }
 
-    /// Warns of uses that macros generate although their definitions do not contain the name: the
-    /// macros may generate it from parts.
+    /// Warns of macros that generate uses of the symbol although their definitions do not contain
+    /// its name: they may generate the name from parts.
     pub(super) fn generated_uses(&mut self, found: &code_find_references::CodeFindReferencesAnswer) {
         let message = "These operators generate uses of the symbol, and their definitions do not contain its name: they may generate the name from parts.";
         self.warn(CautionKind::UseMade, message, generating_operators(found));
@@ -248,7 +248,8 @@ impl Planner<'_> {
         self.warn(CautionKind::UseMade, message, given.into_iter().map(|(_, name)| name.to_lowercase()));
     }
 
-    /// Finds the strings that are equal to the name, or that STRING-EQUAL compares with it.
+    /// Finds the strings that are equal to the name; in arguments of STRING-EQUAL, regardless of
+    /// case.
     pub(super) fn strings_of_name(&self) -> Vec<edits::TextPlace> {
         let (project, name) = (self.context.project, &self.uses.sought().name);
         let is_word = |class: &TokenClass| class.context == TextContext::Prose && class.prefix.is_none();
@@ -257,7 +258,8 @@ impl Planner<'_> {
         for file in found.iter().filter(|file| file.runs().any(|(_, class, _)| is_word(class))) {
             let Some(file) = project.read_named(file) else { continue };
             let bytes = file.text.as_bytes();
-            // Most occurrences are words in longer strings. Skip files without other occurrences.
+            // Most occurrences are words in longer strings. Skip files without a string that has
+            // only the name.
             let with_quotes = |token: &TextToken| {
                 let span = Range::new(token.span.start.checked_sub(1)?, token.span.end + 1);
                 let quoted = bytes.get(span.indices())?;

@@ -13,7 +13,7 @@ use crate::workspace::FileVersion;
 
 impl Planner<'_> {
     /// Records code that may generate this name at run time, and code that generates unknown names.
-    /// This is not a caution, because most such code generates other names.
+    /// Adds no caution, because most such code generates other names.
     pub(super) fn computed_names(&mut self) {
         let name = self.uses.sought().name.clone();
         let all = all_computed_names(self.context, self.view);

@@ -16,7 +16,7 @@ impl Planner<'_> {
     }
 
     /// Adds a conflict if the symbol's package is locked, if the name does not change, or if the
-    /// new name is taken in a package.
+    /// new name is taken in a package where the old name denotes the symbol.
     pub(super) fn conflicts(&mut self) {
         let index = &self.context.index;
         let name = self.uses.sought().name.clone();
@@ -27,7 +27,7 @@ impl Planner<'_> {
             return self.conflict(ConflictKind::Locked, message);
         }
         if self.new == name {
-            return self.conflict(ConflictKind::Same, format!("It is already called {}.", readable(&name)));
+            return self.conflict(ConflictKind::Same, format!("The name is already {}.", readable(&name)));
         }
         let new = self.new.clone();
         for package in

@@ -26,7 +26,7 @@ use steelbank_xref::Symbol;
 pub(super) struct DefiningFormEdits {
     /// The file, the range in its text, and the text to write.
     pub(super) edits: Vec<(PathBuf, Range, FormEdit)>,
-    /// The slot's old and new name.
+    /// The slot's old and new name. Both are empty if no slot is renamed.
     slot: (String, String),
     /// The slot's tokens in the structures that have it.
     tokens: Vec<TokensOfFile>,
@@ -38,7 +38,8 @@ pub(super) struct DefiningFormEdits {
 pub(super) enum FormEdit {
     /// A keyword.
     Keyword(String),
-    /// An option with this keyword and the symbol, after the structure's name.
+    /// An option with this keyword and the symbol, after the structure's name. `bare`: the
+    /// structure's name is not in a list yet.
     Option { keyword: &'static str, name: String, bare: bool },
     /// A list of the existing string and the symbol.
     Pair(String),
@@ -318,7 +319,7 @@ impl<'a> Planner<'a> {
             let text = self.text_tokens(&uses);
             unclear |= !text.certain.is_empty() || !text.possible.is_empty();
             for TokensOfFile { path, tokens, .. } in self.tapped(&uses) {
-                // The keywords of these calls cannot be seen: `(apply #'make-x …)`, or arguments of
+                // The keywords of these calls are unknown: `(apply #'make-x …)`, or arguments of
                 // a macro.
                 let passed =
                     [SyntaxRole::Function, SyntaxRole::Quoted, SyntaxRole::Argument, SyntaxRole::Template];

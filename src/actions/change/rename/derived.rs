@@ -85,7 +85,7 @@ impl<'a> Planner<'a> {
         DerivedSymbol { name: name.to_owned(), uses, tapped, text }
     }
 
-    /// Lists the project's loaded files that have tokens of a symbol.
+    /// Lists the project's loaded and current files that have tokens of a symbol.
     pub(super) fn tapped(&self, uses: &SymbolUses<'_>) -> Vec<TokensOfFile> {
         let project = self.context.project;
         project
@@ -177,7 +177,7 @@ impl<'a> Planner<'a> {
         let makers = generating_operators(&found);
         if !makers.is_empty() {
             let message = format!(
-                "The form that defines the symbol also generates {name}. These operators generate uses of {name}, perhaps from other parts."
+                "The form that defines the symbol also generates {name}. These operators generate uses of {name}, perhaps from other names."
             );
             self.caution(CautionKind::UseMade, message, makers.into_iter().collect());
         }
@@ -215,7 +215,8 @@ impl<'a> Planner<'a> {
         Derived { name: other.uses.name(), new_name: new, places: other.places(), renamed: true }
     }
 
-    /// Finds the names that forms other than structures derive from the renamed name.
+    /// Finds the names that forms other than structures derive from the renamed name. Renames these
+    /// names if this was requested; otherwise reports them.
     fn of_forms(
         &mut self,
         files: &[TokensOfFile],
@@ -241,7 +242,7 @@ impl<'a> Planner<'a> {
             }
             let uses = SymbolUses::new(&self.context.index, symbol, FunctionName::Plain);
             let tapped = self.tapped(&uses);
-            // A name with its own definition is not derived.
+            // A name that has a definition in the text is not derived.
             let defined =
                 |token: &SymbolToken| matches!(token.role, SyntaxRole::Definition | SyntaxRole::Structure);
             if tapped.iter().flat_map(|file| &file.tokens).any(defined) {
@@ -299,11 +300,11 @@ impl<'a> Planner<'a> {
             .find_map(|part| Some((part, name_components::component_of_new(name, part, &self.new)?)));
         match fitting {
             Some((part, new)) => {
-                format!("{makes}, probably from {}: rename that to {}.", readable(part), readable(new))
+                format!("{makes}, probably from {}: rename this name to {}.", readable(part), readable(new))
             }
             None if parts.is_empty() => format!("{makes}: rename the names that it is generated from."),
             None => format!(
-                "{makes}, probably from {}: rename that instead; this cannot generate {}.",
+                "{makes}, probably from {}, which must be renamed instead: the form cannot generate {}.",
                 parts.iter().map(|part| readable(part)).collect::<Vec<_>>().join(" and "),
                 readable(&self.new)
             ),
@@ -343,7 +344,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Lists the top-level forms of `definitions`.
+/// Lists the top-level forms of `definitions`, except declarations.
 pub(super) fn sources(definitions: &[ImageDefinition]) -> impl Iterator<Item = FormInFile> {
     let definitions = definitions.iter().filter(|found| found.kind != LispKind::Declaration);
     definitions

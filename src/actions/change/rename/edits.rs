@@ -214,7 +214,7 @@ impl<'a> Editor<'a> {
         self.doubtful.push(Doubt { place, context: file.line_at(at), reason: reason.to_owned() });
     }
 
-    /// Adds places in text.
+    /// Adds edits for places in text that SBCL's reader did not report.
     pub(super) fn text(&mut self, places: &[TextPlace]) {
         let mut opened: Option<Opened> = None;
         for place in places {
@@ -326,7 +326,8 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// Returns the files with their edits, sorted, and the places that could not be edited.
+    /// Returns the files with their edits, sorted, and the places that could not be edited. Of
+    /// overlapping edits, only the first remains.
     pub(super) fn finish(self) -> (Vec<FileEdits>, Vec<Doubt>) {
         let mut files = Vec::new();
         for (path, edits) in self.files {

@@ -20,7 +20,8 @@ pub struct ProjectSymbols {
 }
 
 impl ProjectSymbols {
-    /// Collects the names of all symbols in `index`, except those of SBCL itself.
+    /// Collects the names of all symbols in `index`, except those of the standard, SBCL and ASDF,
+    /// and uninterned symbols.
     pub fn new(index: &Index) -> ProjectSymbols {
         let mut names = ProjectSymbols::default();
         for symbol in index.symbols() {
@@ -123,9 +124,9 @@ pub(super) fn defines_class(project: &Project, view: &TreeView, operator: &Name)
 /// How code uses a name as data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NameAsDatum {
-    /// It converts the name to a string.
+    /// The code converts the name to a string.
     String,
-    /// It quotes the name.
+    /// The code quotes the name.
     Quoted,
     /// Any other use.
     Other,

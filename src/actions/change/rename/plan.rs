@@ -94,7 +94,7 @@ pub struct Derived {
     /// The name that the form will generate instead.
     #[serde(serialize_with = "as_readable")]
     pub new_name: String,
-    /// The number of its tokens in the project's files.
+    /// The number of the derived name's tokens in the project's files.
     pub places: usize,
     /// Whether the edits rename it too.
     pub renamed: bool,
@@ -138,21 +138,21 @@ pub struct Conflict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CautionKind {
-    /// Other names, which are in use, are generated from it.
+    /// Other names, which are in use, are generated from the symbol's name.
     Maker,
     /// A use may be generated from parts of names.
     UseMade,
-    /// A keyword that code contains may be generated from it.
+    /// A keyword that code contains may be generated from the symbol's name.
     Initarg,
-    /// It is renamed with a slot, and some uses of the slot's name are of unknown objects.
+    /// The symbol is renamed with a slot, and some uses of the slot's name are of unknown objects.
     Slot,
-    /// A string that code reads at run time, or may compare with symbol names, contains it.
+    /// A string that code reads at run time, or may compare with symbol names, contains the name.
     InString,
-    /// It occurs in text with an unknown package.
+    /// The name occurs in text with an unknown package.
     UnknownPackage,
-    /// It is a keyword of LOOP or ITERATE.
+    /// The name is a keyword of LOOP or ITERATE.
     LoopWord,
-    /// Files outside of the project contain it.
+    /// Files outside of the project contain the symbol.
     UsedOutside,
     /// Some files could not be searched.
     Unread,
@@ -190,7 +190,7 @@ pub struct RenamePlan {
     /// Why the rename is impossible. The edits must not be applied unless this is empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<Conflict>,
-    /// The risks of the rename.
+    /// The risks of the rename, even if all edits are right.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cautions: Vec<RenameCaution>,
     /// The edits, by file.
@@ -210,7 +210,7 @@ pub struct RenamePlan {
     /// Places where code generates names at run time that are unknown or may include the old name.
     #[serde(skip)]
     pub computed: Vec<String>,
-    /// Names that are derived from it.
+    /// Names that are derived from the old name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub derived: Vec<Derived>,
     /// Places that are not edited.
@@ -265,8 +265,8 @@ pub struct RenamePolicy {
 }
 
 impl RenamePolicy {
-    /// Returns whether to verify `plan`. There is no use in this if the plan has conflicts, or if
-    /// writing was requested but is not permitted.
+    /// Returns whether to verify `plan`. A plan with conflicts is not verified, nor a plan for
+    /// which writing was requested but is not permitted.
     pub fn verifies(&self, plan: &RenamePlan) -> bool {
         self.verify.unwrap_or(self.apply || self.tests) && plan.is_possible() && (self.allowed || !self.apply)
     }
@@ -300,7 +300,7 @@ pub struct Undone {
     pub files: Vec<String>,
 }
 
-/// Why no file was changed, as a sentence.
+/// The reason why a request about a rename failed, as a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct RenameError(pub String);

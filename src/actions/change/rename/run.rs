@@ -1,5 +1,5 @@
-//! Requests about a planned rename: format it as a diff, write its edits, undo it, and recover from
-//! an interruption.
+//! Requests about a planned rename: format it as a diff, write its edits, undo the rename, and
+//! recover from an interruption.
 
 use std::path::Path;
 
@@ -101,9 +101,9 @@ impl Action for UndoRequest {
     }
 }
 
-/// A request to roll back incomplete edits of the project's files after their process has ended.
-/// Files that were changed since are left unchanged. Each new edit first rolls back incomplete
-/// edits.
+/// A request to roll back incomplete edits of the project's files after the process that made the
+/// edits has ended. Files that were changed since are left unchanged. Each new edit first rolls
+/// back incomplete edits.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RecoverEditsRequest;
 

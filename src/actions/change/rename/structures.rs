@@ -18,7 +18,7 @@ pub(super) struct GeneratedName {
     /// The number of the structure's top-level form.
     pub(super) form: u32,
     pub(super) old: String,
-    /// The new name. It equals the old name if that does not contain the renamed symbol.
+    /// The new name. It equals the old name if the old name does not contain the renamed symbol.
     pub(super) new: String,
 }
 

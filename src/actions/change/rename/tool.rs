@@ -39,8 +39,8 @@ struct Arguments {
     /// symbol, also locals. auto: narrow if possible, else symbol.
     #[serde(default)]
     scope: Scope,
-    /// Also rename in comments, in strings that code reads, names that macros derive from it, and
-    /// in other text such as manuals and scripts.
+    /// Also rename in comments, in strings that code reads, in names that macros derive, and in
+    /// other text such as manuals and scripts.
     #[serde(default)]
     include: Vec<Include>,
     /// Write the files. Default: only plan.
@@ -215,7 +215,7 @@ fn unknown_work(session: &Session, number: impl std::fmt::Display) -> Failure {
 }
 
 /// Waits for the rename `number`, for `seconds` or the usual time. A call without a time limit
-/// waits until the end. If the rename is still running then, the answer is `running`.
+/// waits until the end. If the rename is still running after that time, the answer is `running`.
 fn wait(
     session: &Session,
     number: u64,
@@ -277,7 +277,7 @@ impl Planned {
         let possible = self.plan.is_possible();
         let differs = verified.as_ref().is_some_and(|verified| !verified.same);
         if differs {
-            // Omit the plan: the answer is about the differences.
+            // Omit the diff: the answer is about the differences.
             self.hunks.clear();
         }
         let next = match &applied {
@@ -379,7 +379,7 @@ fn undo(session: &Session, id: &str, call: &Call) -> Result<ToolAnswer, Failure>
     let bank = session.bank()?;
     call.begin_writing()?;
     let undone = loop {
-        // Each client undoes its own last edit.
+        // With `last`, undo this client's last edit, even if another client made a later one.
         let own = session.client_slot().filter(|_| id == "last").map(|seat| (seat, seat.edits().pop()));
         let number = match &own {
             None => id,

@@ -29,13 +29,13 @@ pub(crate) struct LoadReportRequest {
     pub(crate) files: Vec<PathBuf>,
     /// Systems to test.
     pub(crate) tests: Vec<String>,
-    /// The symbols to locate; only given for the renamed project.
+    /// The symbols to locate. `None` for the unchanged project.
     pub(crate) places: Option<PlacesRequest>,
     /// Whether to stop after the loads if a file of a system was compiled. The report then contains
     /// only the results of the loads.
     pub(crate) from_fasls: bool,
-    /// Whether to compile all files of the systems, even if nothing that they depend on has
-    /// changed.
+    /// Whether to compile all files of the systems, even if neither the files nor their
+    /// dependencies have changed.
     pub(crate) force: bool,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct RemovedSymbol {
     pub(crate) printed: String,
     pub(crate) name: String,
     pub(crate) package: String,
-    /// The packages that exported it, through which text may still refer to it.
+    /// The packages that exported the symbol. Text may still refer to the symbol through them.
     pub(crate) exported_by: Vec<String>,
 }
 
@@ -129,19 +129,20 @@ pub(crate) struct ComparedXref {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tested {
     pub(crate) system: String,
-    /// Why the tests did not run.
+    /// The reason why the tests did not run.
     pub(crate) not_loaded: Option<String>,
     pub(crate) tests: Vec<TestResult>,
 }
 
-/// The places of the names in the renamed project, as its image reports them.
+/// The places of the names in the renamed project, as the image that loaded it reports them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NamePlaces {
     /// Tokens that still read as the old symbol, or as another renamed symbol: file and sentence.
     pub(crate) old: Vec<(String, String)>,
     /// Tokens that read as the new symbol, or as another new name: file and byte range.
     pub(crate) new: Vec<(String, Range)>,
-    /// Why the new symbol's tokens could not be found.
+    /// The reason why the remaining tokens of the old symbol, or the tokens of the new symbol,
+    /// could not be found.
     pub(crate) trouble: Option<String>,
 }
 
@@ -160,13 +161,15 @@ pub(crate) struct AppliedEdit {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum DifferenceKind {
-    /// A system does not load, or fails for another reason.
+    /// A system or file does not load after the rename, fails for another reason, or loads only
+    /// after the rename.
     Load,
     /// A token still reads as the old symbol.
     Left,
     /// Code generates the old name at run time, and looks it up.
     LookUp,
-    /// The place of an edit does not read as the new symbol.
+    /// The place of an edit does not read as the new symbol, or did not read as the old symbol
+    /// before. Or the places could not be determined.
     Edit,
     /// A token reads as the new symbol but was not edited.
     Extra,
@@ -216,7 +219,7 @@ pub struct Verified {
     #[serde(skip_serializing_if = "crate::answer::is_zero", default)]
     pub differences_total: usize,
     /// Whether the programs are the same only if all files are recompiled: some files use the name
-    /// at read or compile time, and ASDF does not know that they depend on it.
+    /// at read or compile time, and ASDF does not know of this dependency.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     #[serde(rename = "anew")]
     pub recompiled: bool,
@@ -231,8 +234,8 @@ pub struct Verified {
     /// not verified.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub failed: Vec<String>,
-    /// Places where code generates names at run time that may include the old name. This is not
-    /// verified completely.
+    /// Places where code generates names at run time that may include the old name. These names are
+    /// not verified completely.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub computed: Vec<String>,
     /// The duration in milliseconds.

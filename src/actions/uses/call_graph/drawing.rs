@@ -15,7 +15,7 @@ const EDGES: usize = 240;
 /// The maximum length of a label in characters.
 const LONGEST_LABEL: usize = 44;
 
-/// The height of a box, and the vertical distance between boxes, in pixels.
+/// The height of a box, and the distance between the tops of two boxes in a column, in pixels.
 const BOX: usize = 36;
 const STEP: usize = 50;
 /// The distance between columns, and the outer margin, in pixels.
@@ -115,8 +115,8 @@ impl CallGraphAnswer {
     }
 
     /// Draws the graph as SVG, with a column for each number of steps and callers to the left of
-    /// their callees. Each box shows kind and place, has the full name as its title, and links to
-    /// the file relative to the project's root.
+    /// their callees. Each box shows kind and place and has the full name in its title. Boxes link
+    /// to their files, relative to the project's root, except for SBCL's files.
     pub fn svg(&self) -> String {
         let picture = self.picture();
         let nodes = picture.nodes;
@@ -248,7 +248,7 @@ fn ordered(
     columns
 }
 
-/// Returns the label of a node: its place, or its name without packages.
+/// Returns the label of a node: its name without packages, or the description of top-level code.
 fn label(node: &GraphNode) -> String {
     if node.kind == LispKind::TopLevel { node.name.to_string() } else { short(node.name.as_str()) }
 }

@@ -54,7 +54,7 @@ struct Drawn {
 }
 
 /// The tree in the text is ordered differently from the lists, so a page takes the same range of
-/// each.
+/// each list.
 impl Sequence for Drawn {
     fn lists(&mut self, part: &mut Part) {
         let CallGraphAnswer { nodes, edges, cycles, unloaded, .. } = &mut self.graph;
@@ -116,8 +116,8 @@ fn graph(session: &Session, given: Continued<Arguments>, call: &Call) -> Result<
 /// The maximum number of drawings in the cache.
 const MAX_DRAWINGS: usize = 32;
 
-/// Writes a drawing into the cache and removes the oldest ones. As text, the SVG would fill a
-/// model's context.
+/// Writes a drawing into the cache and removes the oldest drawings. The SVG is not returned as
+/// text, because it would fill a model's context.
 fn save_drawing(bank: &Steelbank, request: &CallGraphRequest, svg: &str) -> Result<PathBuf, Failure> {
     let project = bank.project();
     let folder = project.settings().map(|settings| settings.cache.join("drawings")).ok_or_else(|| {
@@ -137,7 +137,7 @@ fn save_drawing(bank: &Steelbank, request: &CallGraphRequest, svg: &str) -> Resu
         entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect();
     drawings.sort();
     for (_, old) in drawings.iter().take(drawings.len().saturating_sub(MAX_DRAWINGS)) {
-        // Ignore errors: another process may have removed it.
+        // Ignore errors: another process may have removed the file.
         let _ = std::fs::remove_file(old);
     }
     Ok(path)

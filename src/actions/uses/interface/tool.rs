@@ -71,7 +71,7 @@ impl fmt::Display for InterfaceAnswer {
 
 fn heading(answer: &InterfaceAnswer) -> String {
     format!(
-        "{}: {} used from outside, {} used from other code.",
+        "{}: {} used from outside, {} of other code used here.",
         counted(answer.definitions, "definition", "definitions"),
         counted(answer.used.len(), "name", "names"),
         counted(answer.uses.len(), "name", "names"),
@@ -81,7 +81,7 @@ fn heading(answer: &InterfaceAnswer) -> String {
 fn names(answer: &InterfaceAnswer) -> String {
     let mut text = String::new();
     let sides: [(&str, &str, &[CrossingName]); 2] =
-        [("Used from outside", "in", &answer.used), ("Used from other code", "from", &answer.uses)];
+        [("Used from outside", "in", &answer.used), ("Names of other code used here", "from", &answer.uses)];
     for (heading, whence, names) in sides {
         if names.is_empty() {
             continue;

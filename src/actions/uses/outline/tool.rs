@@ -24,7 +24,8 @@ struct Arguments {
     /// Or a system of the project that is loaded.
     #[serde(default)]
     system: String,
-    /// Only these kinds: function, macro, generic-function, method, variable, class, struct, condition, type, …
+    /// Only these kinds: function, macro, generic-function, method, variable, class, struct,
+    /// condition, type, …
     #[serde(default)]
     kinds: Vec<String>,
     /// Only definitions without other users, the most certain first, each with the reasons why it
@@ -57,7 +58,8 @@ pub(crate) fn tool() -> Tool {
     Tool::new::<Arguments, LookupReply<Paged<OutlineAnswer>>>(about, outline).of_image()
 }
 
-/// Returns the target that the nonempty argument gives. Without one, it is the project's root.
+/// Returns the target that the nonempty argument gives. Without arguments, the target is the
+/// project's root.
 pub(crate) fn target(path: String, package: String, system: String) -> Result<OutlineTarget, Failure> {
     let targets = [path, package, system].map(|text| Some(text).filter(|text| !text.is_empty()));
     Ok(match targets {

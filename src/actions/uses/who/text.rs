@@ -1,5 +1,5 @@
-//! Renders the answers of the who family for the command line and the MCP server. The contracts fix
-//! the text of who-calls and who-references.
+//! Renders the answers of the who family for the command line and the MCP server. Contracts fix the
+//! texts of `who-calls` and `who-references`.
 
 use std::fmt::{self, Write as _};
 
@@ -9,8 +9,8 @@ use super::{Elsewhere, WhoAnswer};
 use crate::actions::uses::unloaded::UnloadedMatches;
 use crate::answer::{Caution, LispName, counted};
 
-/// Renders a heading, an empty line, and one line for each function. Without uses, renders one
-/// sentence.
+/// Renders a heading, one line for each function, the uses by top-level code, and the notes. If
+/// there are no uses or no such symbol, a sentence replaces the lists.
 impl fmt::Display for WhoAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(symbol) = &self.symbol else {
@@ -115,5 +115,5 @@ fn other_tool_note(elsewhere: &Elsewhere) -> String {
         Kind::Specializes => ("specializes on", "specialize on", " as a class", "who-specializes"),
     };
     let functions = counted(elsewhere.count, &format!("function {one}"), &format!("functions {several}"));
-    format!("But {functions} it{how}: ask {tool}.")
+    format!("But {functions} it{how}: use {tool}.")
 }

@@ -15,7 +15,7 @@ use crate::tools::page::{PageRange, Paging, Part, Sequence};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use steelbank_xref::Kind;
 
-/// Longer lists leave out places in SBCL's own sources, so that the names of a standard function's
+/// Longer lists omit places in SBCL's own sources, so that the names of a standard function's
 /// callers are on one page.
 const LONG_LIST: usize = 100;
 
@@ -57,7 +57,7 @@ struct ListedUsers {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     cautions: Vec<Caution>,
-    /// Pass it as `cursor` to get the next entries; absent at the end.
+    /// The `cursor` argument for the next entries; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
     #[serde(skip)]
@@ -89,7 +89,7 @@ struct ShownUser {
     /// The number of uses in the function, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     uses: Option<usize>,
-    /// Whether the function uses `(SETF name)`: `only` that, or that `too`.
+    /// Whether the function uses `(SETF name)`: `only` this name, or `name` `too`.
     #[serde(skip_serializing_if = "SetfUse::is_itself")]
     setf: SetfUse,
     /// False: the compiler recorded no use; only the text shows it.
@@ -151,7 +151,8 @@ impl ShownUser {
                 line.extend([" (via ", operator, ")"]);
                 (evidence, via) = (Some(found), Some(operator.clone()));
             }
-            // In SBCL's own sources, the top-level form is all that is known.
+            // Only the top-level form is known in SBCL's own sources, so the mark would be on every
+            // place.
             Some(_) if is_in_sbcl => {}
             Some((found, None)) => {
                 line.push_str(" (approximate)");

@@ -1,7 +1,8 @@
 //! The list of functions in an answer of the who family.
 //!
-//! There can be thousands of functions, so recorded ones are stored as numbers in the index until
-//! they are read. Functions that only the text shows are merged into their order.
+//! There can be thousands of functions, so those with recorded uses are stored as numbers in the
+//! index until they are read. Functions without recorded uses are stored by name and merged into
+//! the list.
 
 use super::Position;
 use super::text::is_contract_text;
@@ -53,13 +54,13 @@ struct Entry {
 
 #[derive(Clone)]
 enum Function {
-    /// The first use that the compiler recorded in it.
+    /// A function with recorded uses, by the number of the first recorded use.
     Recorded(UseNumber),
-    /// Its printed name.
+    /// A function without recorded uses, by its printed name.
     Text(String),
 }
 
-/// Whether a use is of F or of `(SETF F)`, if the request is for both.
+/// Whether a use is of F, of `(SETF F)`, or of both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SetfUse {
@@ -85,7 +86,7 @@ impl SetfUse {
     }
 }
 
-/// The first use of a function, and the number of its uses.
+/// The first use with the strongest evidence in a function, and the number of uses in the function.
 struct Located {
     position: Position,
     uses: usize,
@@ -93,7 +94,7 @@ struct Located {
 }
 
 impl Users {
-    /// Lists the functions in which the compiler recorded uses.
+    /// Lists the functions with uses that the compiler recorded.
     pub(super) fn recorded(index: &Index, kind: Kind, uses: &SymbolUses<'_>) -> Self {
         let numbers = index.who_numbers(kind, uses.symbol(), |role| uses.accepts(role));
         let of_setf = |role| role == NameRole::Setf && uses.accepts(NameRole::Plain);
@@ -296,12 +297,12 @@ pub struct User<'a> {
     pub name: LispName,
     /// The name of the symbol in the function's name.
     pub symbol: Option<Cow<'a, str>>,
-    /// That symbol's home package.
+    /// The home package of this symbol.
     pub package: Option<Cow<'a, str>>,
     /// The kind of function.
     pub kind: FunctionKind,
-    /// The place of the first use. `None`: the place is unknown, as for a function that was
-    /// compiled without a file, or the request did not ask for places.
+    /// The place of the first use with the strongest evidence. `None`: the place is unknown, as for
+    /// a function that was compiled without a file, or the request did not ask for places.
     #[serde(flatten)]
     pub position: Option<Position>,
     /// The number of uses in the function.

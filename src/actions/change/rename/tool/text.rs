@@ -70,7 +70,7 @@ fn head(plan: &RenamePlan, files: usize, applied: bool, worded: Option<Wording>)
         let places = some_of(&plan.made_when_run, String::clone);
         let _ = write!(
             text,
-            "\nNote: Code generates names of this form at run time, maybe the old one: {places}."
+            "\nNote: Code at these places generates names at run time, perhaps the old name: {places}."
         );
     }
     if !plan.other_text.is_empty() {

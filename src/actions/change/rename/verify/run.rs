@@ -46,7 +46,7 @@ const FILE_SHARE: u32 = 4;
 
 /// The maximum number of attempts to load without compiling a file.
 const LOADS: usize = 3;
-/// The name of the request to a copy for a [`LoadReport`].
+/// The name of the request to a scratch image for a [`LoadReport`].
 pub(crate) const LOAD_REPORT: &str = "load-report";
 
 /// The measured duration of a verification, relative to one load of the same systems.
@@ -66,10 +66,11 @@ pub(crate) struct Before {
     report: LoadReport,
 }
 
-/// A request to verify a plan. Scratch images load the loaded systems and the systems of edited
-/// files, unchanged and renamed. Diagnostics and cross references must be the same except for the
-/// name. No token may still mean the old symbol, and the new symbol must occur exactly where the
-/// plan wrote it. This runs the project's code in copies, and changes no file.
+/// A request to verify a plan. Scratch images load the loaded systems, the systems of edited files
+/// and the systems that depend on edited systems, unchanged and renamed. Diagnostics and cross
+/// references must be the same except for the name. No token may still mean the old symbol, and the
+/// new symbol must occur exactly where the plan wrote it. This runs the project's code in copies,
+/// and changes no file.
 #[derive(Debug, Clone, Copy)]
 pub struct RenameVerifyRequest<'a> {
     request: &'a RenameRequest,
@@ -135,8 +136,8 @@ impl Action for RenameVerifyRequest<'_> {
 
 impl Steelbank {
     /// Estimates the duration of a verification: the duration of the last verification, or else a
-    /// multiple of the load time. Returns `None` if neither is known. With `tests`, only a last
-    /// verification with tests counts.
+    /// multiple of the load time. Returns `None` if neither is known. Only a verification with the
+    /// same `tests` counts; with `tests`, the load time is not used.
     pub(crate) fn verification_takes(&self, tests: bool) -> Option<Duration> {
         let as_last = |last: &LastVerification| (last.tests == tests).then_some(last.took);
         let load = self.load_time();
@@ -223,7 +224,7 @@ impl Steelbank {
 
     /// Loads the project in a scratch image where the files `texts` have these contents, and
     /// returns the report. Reloads until nothing is compiled, so that compile-time side effects are
-    /// not compared.
+    /// not compared. After `LOADS` attempts, the next load counts even if it compiles files.
     fn gather(
         &self,
         texts: &[(PathBuf, &[u8])],
@@ -290,7 +291,7 @@ impl Steelbank {
         report.records = index
             .loaded_records()
             .into_iter()
-            // Skip dependencies: the process that compiled them decides which of their functions
+            // Skip dependencies: the process that compiled them determines which of their functions
             // are alive.
             .filter(|record| record.by.file.as_ref().is_none_or(|file| own.contains(Path::new(&**file))))
             .map(|record| ComparedXref {
@@ -340,7 +341,8 @@ impl Steelbank {
         Ok(frames.iter().map(|frame| (frame.place(&mut places, None), frame.name().to_owned())).collect())
     }
 
-    /// Runs the tests of `systems`. Skips tests that already ran with an earlier system.
+    /// Runs the tests of `systems`. Omits the results of tests that already ran with an earlier
+    /// system.
     fn tested(&self, systems: &[String], control: &Control) -> Result<Vec<Tested>, Error> {
         let deadline = deadline_after(control.allowed());
         let mut seen = BTreeSet::new();
@@ -473,7 +475,7 @@ fn stamp(own: &ProjectFiles, path: &Path) -> u64 {
     fnv_1a(format!("{} {:?}", metadata.len(), date).as_bytes())
 }
 
-/// Runs both closures, the first on its own thread, so that two copies load in parallel.
+/// Runs both closures, the first on another thread, so that two copies load in parallel.
 fn at_once<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B) -> (A, B) {
     std::thread::scope(|scope| {
         let first = scope.spawn(first);
@@ -540,7 +542,7 @@ impl RemovedSymbol {
     }
 
     /// Returns a form that interns and exports the symbol. A query needs an existing symbol, but
-    /// text that is not loaded does not intern it.
+    /// text that is not loaded does not intern the symbol.
     fn interned(&self) -> String {
         let string = |text: &String| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
         let exporters: Vec<String> = self.exported_by.iter().map(string).collect();
