@@ -154,7 +154,9 @@ fn users_of_kind(index: &Index, kind: Kind, uses: &SymbolUses<'_>, found: &[Sing
     let of_kind = found.iter().map(|used| &used.found);
     let of_kind = of_kind.filter(|found| found.use_type.kind() == Some(kind) && !found.recorded);
     let unrecorded: BTreeSet<&str> = of_kind.filter_map(|found| found.caller.as_deref()).collect();
-    index.count(kind, uses.symbol(), |role| uses.accepts(role)) + unrecorded.len()
+    let recorded = Users::recorded(index, kind, uses);
+    let both = recorded.names().filter(|name| unrecorded.contains(&**name)).count();
+    recorded.len() + unrecorded.len() - both
 }
 
 impl Question for WhoRequest {
