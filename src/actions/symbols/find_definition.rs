@@ -18,7 +18,7 @@ use crate::actions::uses::code_find_references::found;
 use crate::actions::uses::symbol_uses::SymbolUses;
 use crate::actions::uses::unloaded::{SoughtSymbol, TextDefined, text_definitions};
 use crate::answer::NotFound;
-use crate::answer::designator::FunctionName;
+use crate::answer::designator::{FunctionName, PrintedName};
 use crate::answer::location::as_text;
 use crate::answer::lookup::{Asked, NamedSymbol, about_symbol, find_package};
 use crate::engine::{Control, Lane, read_json};
@@ -195,15 +195,15 @@ impl Resolved {
     /// Tests whether a definition is of the requested function name, rather than of another name
     /// with the same symbol.
     pub(crate) fn accepts(&self, definition: &ImageDefinition) -> bool {
-        let names = |list: &str| {
-            let name = definition.name.strip_prefix("(METHOD ").unwrap_or(&definition.name);
-            name.starts_with(list)
+        let head = match PrintedName::parse(&definition.name) {
+            PrintedName { head: "METHOD", name, .. } => PrintedName::parse(name).head,
+            PrintedName { head, .. } => head,
         };
         match self.function_name {
             FunctionName::Plain => true,
-            FunctionName::Setf => names("(SETF ") || definition.kind == LispKind::SetfExpander,
-            FunctionName::Cas => names("(CAS "),
             FunctionName::CompilerMacro => definition.kind == LispKind::CompilerMacro,
+            FunctionName::Setf if definition.kind == LispKind::SetfExpander => true,
+            FunctionName::Setf | FunctionName::Cas => Some(head) == self.head(),
         }
     }
 }

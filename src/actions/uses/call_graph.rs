@@ -8,6 +8,7 @@
 mod drawing;
 pub(crate) mod tool;
 
+use crate::answer::designator::PrintedName;
 use crate::answer::location::as_text;
 use crate::answer::{LispKind, LispName, Location, NotFound};
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -321,13 +322,13 @@ impl Graph {
         }
         let nodes = self.nodes.iter().map(|(node, depth)| {
             let (kind, place) = summaries.get(node.name.as_str()).cloned().unwrap_or_else(|| {
-                let kind = match () {
-                    () if node.name.starts_with("(METHOD") => LispKind::Method,
-                    () if node.name.starts_with("(SETF") => LispKind::Setf,
-                    () if node.name.starts_with("(TYPE-EXPANDER") => LispKind::Type,
-                    () if node.is_toplevel => LispKind::TopLevel,
-                    () if node.name.starts_with("(COMPILER-MACRO") => LispKind::CompilerMacro,
-                    () => LispKind::Definition,
+                let kind = match PrintedName::parse(&node.name).head {
+                    "METHOD" => LispKind::Method,
+                    "SETF" => LispKind::Setf,
+                    "TYPE-EXPANDER" => LispKind::Type,
+                    _ if node.is_toplevel => LispKind::TopLevel,
+                    "COMPILER-MACRO" => LispKind::CompilerMacro,
+                    _ => LispKind::Definition,
                 };
                 (kind, None)
             });

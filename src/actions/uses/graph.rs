@@ -16,7 +16,7 @@ use super::enclosing::{Enclosing, innermost};
 use super::outline::DefinitionInFile;
 use super::use_counts::{UseLine, UseLines};
 use super::who::SetfUse;
-use crate::answer::designator::{Designator, FunctionName, elements};
+use crate::answer::designator::{Designator, FunctionName, PrintedName};
 use crate::answer::lookup::Lookup;
 use crate::answer::package_owner::PackageOwner;
 use crate::answer::{LispName, name};
@@ -123,7 +123,13 @@ impl Target {
 impl Node {
     /// Creates the node of the function with the printed name `caller`.
     pub(crate) fn of(caller: &str) -> Self {
-        Self { name: listed_name(caller), target: function_in(caller), is_toplevel: false }
+        let printed = PrintedName::parse(caller);
+        let name = match printed.head {
+            "MACRO-FUNCTION" => printed.name.to_owned(),
+            "%DEFSETF" | "SETF-EXPANDER" => format!("(SETF {})", printed.name),
+            _ => caller.to_owned(),
+        };
+        Self { name, target: function_in(caller), is_toplevel: false }
     }
 
     /// Returns the name as answers show it.
@@ -141,8 +147,7 @@ impl Node {
 
     /// Returns the printed specializers of a method. Returns `None` for other nodes.
     fn specializers(&self) -> Option<Vec<&str>> {
-        let parts = elements(&self.name).filter(|parts| parts.first() == Some(&"METHOD"))?;
-        elements(parts.last()?)
+        PrintedName::parse(&self.name).specializers()
     }
 }
 
@@ -374,8 +379,7 @@ impl<'a> UserFinder<'a> {
         let around = innermost(&*definitions, &line.place);
         let defined = around.map(|known| known.definition.kind);
         // A LAMBDA has no name of its own: use the definition around it.
-        let is_lambda =
-            |caller: &&String| elements(caller).is_some_and(|parts| parts.first() == Some(&"LAMBDA"));
+        let is_lambda = |caller: &&String| PrintedName::parse(caller).head == "LAMBDA";
         let user = match (line.caller.as_ref().filter(|caller| !is_lambda(caller)), around) {
             // SBCL names a local function of top-level code after its file: replace the path by the
             // one that answers show.
@@ -479,22 +483,12 @@ fn has_templates(kind: DefinitionKind) -> bool {
     matches!(kind, DefinitionKind::Macro | DefinitionKind::Setf | DefinitionKind::CompilerMacro)
 }
 
-/// Returns the name under which a caller is listed: the macro's name for a macro function, `(SETF
-/// …)` for a setf expander.
-fn listed_name(caller: &str) -> String {
-    if let Some(name) = caller.strip_prefix("(MACRO-FUNCTION ").and_then(|name| name.strip_suffix(')')) {
-        return name.to_owned();
-    }
-    let place = ["(%DEFSETF ", "(SETF-EXPANDER "].iter().find_map(|before| caller.strip_prefix(before));
-    place.map_or_else(|| caller.to_owned(), |place| format!("(SETF {place}"))
-}
-
 /// Returns the function to which a printed name belongs: F for `(METHOD P::F (P::C))` and `(FLET G
 /// :IN P::F)`.
 pub(crate) fn function_in(name: &str) -> Option<Target> {
     let found = Designator::parse(name).ok().filter(|found| !found.uninterned)?;
     let target = Target::function(&found.package?, &found.name, found.function_name);
-    let is_type = elements(name).is_some_and(|parts| parts.first() == Some(&"TYPE-EXPANDER"));
+    let is_type = PrintedName::parse(name).head == "TYPE-EXPANDER";
     Some(if is_type { Target { role: FunctionRole::Any, ..target } } else { target })
 }
 

@@ -15,7 +15,7 @@ use super::outline::DefinitionInFile;
 use super::symbol_uses::SymbolUses;
 use super::who::SetfUse;
 use crate::answer::Location;
-use crate::answer::designator::FunctionName;
+use crate::answer::designator::{FunctionName, PrintedName};
 use crate::handle::QueryContext;
 use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Dialect, Features, LispText};
@@ -149,7 +149,8 @@ impl<'a> UseLines<'a> {
         let forms = self.forms(&place.file);
         let at = place.line.and_then(|line| forms.as_ref().as_ref()?.at(line));
         let package = at.and_then(|(_, package)| package.map(String::from));
-        let by_caller = || caller.as_deref().and_then(package_of_name);
+        let by_caller =
+            || Some(PrintedName::parse(caller.as_deref()?).symbol().split_once("::")?.0.to_owned());
         UseLine {
             form: at.map(|(form, _)| form),
             package: package.or_else(by_caller),
@@ -174,13 +175,6 @@ fn everywhere(name: &str, package: &str) -> CodeFindReferencesRequest {
         limit: usize::MAX,
         ..CodeFindReferencesRequest::new(quoted(name))
     }
-}
-
-/// Returns the package in a printed name such as `P::F`, `(SETF P::F)` or `(METHOD P::F (P::C))`.
-fn package_of_name(name: &str) -> Option<String> {
-    let start = name.trim_start_matches('(');
-    let start = start.split_once(' ').filter(|_| name.starts_with('(')).map_or(start, |(_, rest)| rest);
-    Some(start.trim_start_matches('(').split_once("::")?.0.to_owned())
 }
 
 /// Whether a path is a test file by the usual names: a folder `t`, `test` or `tests`, or a file
@@ -232,13 +226,5 @@ mod tests {
         for other in ["`(list f)", "(f-g 1)", "(g-f 1)", "(let ((x f)))"] {
             assert!(!line(other).calls_in_text("F"), "{other}");
         }
-    }
-
-    #[test]
-    fn package_of_name_reads_printed_names() {
-        assert_eq!(package_of_name("P::F").as_deref(), Some("P"));
-        assert_eq!(package_of_name("(METHOD P::F (Q::C))").as_deref(), Some("P"));
-        assert_eq!(package_of_name("(SETF P::F)").as_deref(), Some("P"));
-        assert_eq!(package_of_name("#:G1"), None);
     }
 }

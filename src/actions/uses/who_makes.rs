@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::code_find_references::found;
 use super::graph::{Subclasses, Target, UsedBy, UserFinder, function_in};
 use crate::actions::symbols::describe_symbol::DescribeSymbolRequest;
+use crate::answer::designator::elements;
 use crate::answer::location::as_text;
 use crate::answer::lookup::{Lookup, NamedSymbol, about_symbol};
 use crate::answer::{LispName, Location};
@@ -95,9 +96,9 @@ impl Question for WhoMakesRequest {
                 described.and_then(|description| description.class).and_then(|class| class.structure);
             for constructor in structure.into_iter().flat_map(|structure| structure.constructors) {
                 // A constructor is described with its parameters, as a list.
-                let name =
-                    constructor.canonical().trim_start_matches('(').split(' ').next().unwrap_or_default();
-                let Some(target) = function_in(name.trim_end_matches(')')) else { continue };
+                let call = elements(constructor.canonical());
+                let name = call.as_ref().and_then(|call| call.first()).copied();
+                let Some(target) = function_in(name.unwrap_or(constructor.canonical())) else { continue };
                 let calls = users.of(&target).into_iter();
                 let calls = calls.filter(|used| UserFinder::is_call(used, &target.name));
                 add(calls.map(|used| (used, true)).collect());

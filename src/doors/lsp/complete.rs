@@ -13,6 +13,7 @@ use super::server::Server;
 use crate::actions::symbols::describe_symbol::DescribeSymbolRequest;
 use crate::actions::symbols::names::{Accessible, AccessibleNamesRequest};
 use crate::actions::uses::occurrences::OccurrenceKind;
+use crate::answer::designator::elements;
 use crate::engine::control::Control;
 
 /// The maximum number of offered names.
@@ -240,18 +241,7 @@ impl Server {
 
 /// Returns the elements of a printed lambda list.
 pub(super) fn parameters(arglist: &str) -> Vec<String> {
-    let inner = arglist.trim().strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).unwrap_or_default();
-    let (mut all, mut depth, mut word) = (Vec::new(), 0, String::new());
-    for char in inner.chars() {
-        depth += i32::from(char == '(') - i32::from(char == ')');
-        match char.is_whitespace() && depth == 0 {
-            true if word.is_empty() => (),
-            true => all.push(std::mem::take(&mut word)),
-            false => word.push(char),
-        }
-    }
-    all.extend(Some(word).filter(|word| !word.is_empty()));
-    all
+    elements(arglist.trim()).unwrap_or_default().into_iter().map(str::to_owned).collect()
 }
 
 #[cfg(test)]
