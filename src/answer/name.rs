@@ -12,7 +12,7 @@ use std::fmt::{self, Display, Formatter};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize, Serializer};
-use steelbank_reader::{Dialect, Features, LispText, Marker, SymbolName, TokenKind, normalized, upcase};
+use steelbank_reader::{Dialect, Features, LispText, Marker, TokenKind, WrittenSymbol, normalized, upcase};
 use steelbank_xref::{Access, Index, Symbol};
 
 /// A name in an answer. Prints and serializes in readable form; compares and sorts by its canonical
@@ -157,7 +157,7 @@ pub(crate) fn written(index: &Index, canonical: &str) -> String {
         [package, name] if is_bare(package) && is_bare(name) => return qualified(index, package, name),
         _ => (),
     }
-    with_symbols(canonical, |marker, SymbolName { package, name }| match (package, marker) {
+    with_symbols(canonical, |marker, WrittenSymbol { package, name }| match (package, marker) {
         (Some(package), _) => qualified(index, &package, &name),
         (None, Marker::Keyword) => format!(":{}", readable(&name)),
         (None, Marker::Uninterned) => format!("#:{}", readable(&name)),
@@ -191,7 +191,7 @@ pub(crate) fn qualified(index: &Index, package: &str, name: &str) -> String {
 
 /// Replaces each symbol in the text of a name. In the name of an anonymous function, the path of
 /// its file is replaced by the file's name.
-fn with_symbols(text: &str, write: impl Fn(Marker, SymbolName<'_>) -> String) -> String {
+fn with_symbols(text: &str, write: impl Fn(Marker, WrittenSymbol<'_>) -> String) -> String {
     let (bytes, mut made, mut end) = (text.as_bytes(), String::with_capacity(text.len()), 0);
     let read = LispText::read(bytes, Dialect::CommonLisp, &Features::default());
     let mut after_in = false;

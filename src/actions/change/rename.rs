@@ -70,13 +70,13 @@ use crate::handle::Error;
 use crate::handle::context::QueryContext;
 use crate::handle::question::Question;
 use crate::source::positions::Evidence;
-use crate::source::positions::{PackageAndName, PositionedFile, SearchTarget, SymbolToken};
+use crate::source::positions::{PositionedFile, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
 use crate::workspace::{
     FileVersion, Project, TextContext, TextFilter, TextState, TreeView, state_in_loaded_file,
 };
 use steelbank_tree::defines_systems;
-use steelbank_xref::{Index, Package, Symbol};
+use steelbank_xref::{Index, Package, Symbol, SymbolName};
 
 /// A request to rename a symbol.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -213,7 +213,7 @@ impl<'a> Planner<'a> {
 
     /// Queries the image for a symbol's definitions, by name and home package.
     fn definitions(&self, name: &str, home: &str) -> Result<ImageDefinitions, Error> {
-        let sought = SearchTarget { package: home.to_owned(), name: name.to_owned() };
+        let sought = SymbolName::new(home, name);
         let mut image = ImageDefinitions::ask(self.context, &sought, self.control)?;
         // A package of this name is not named by the symbol, and keeps its name.
         image.definitions.retain(|found| found.kind != LispKind::Package);
@@ -534,13 +534,11 @@ impl<'a> Planner<'a> {
             .collect();
         if !made.is_empty() && own.iter().any(stands) {
             let structures = structures::Structures::of(project, self.view);
-            let SearchTarget { package, name } = self.uses.sought().clone();
+            let sought = self.uses.sought().clone();
             for (file, form) in made {
                 // Without a prefix, the accessor's symbol is the slot's.
-                let own = |slot: &PackageAndName| *slot == (package.clone(), name.clone());
-                let origin = structures.origin(&file, form, &name);
-                let bare =
-                    matches!(&origin, Some(structures::AccessorOrigin::Slot { slot, .. }) if own(slot));
+                let origin = structures.origin(&file, form, &sought.name);
+                let bare = matches!(&origin, Some(structures::AccessorOrigin::Slot { slot, .. }) if **slot == sought);
                 if origin.is_some() && !bare {
                     let parts = self.defining_form_edits(&file, form)?;
                     if parts.is_none() {

@@ -23,12 +23,12 @@ use crate::answer::location::as_text;
 use crate::answer::lookup::{Asked, NamedSymbol, about_symbol, find_package};
 use crate::engine::{Control, Lane, read_json};
 use crate::handle::{Error, QueryContext, Question};
-use crate::source::positions::{Evidence, Occurrence, PositionedFile, SearchTarget, universal_write_date};
+use crate::source::positions::{Evidence, Occurrence, PositionedFile, universal_write_date};
 use crate::source::tap::operators::Defined;
 use crate::source::tap::roles::SyntaxRole;
 use crate::workspace::FileVersion;
 use steelbank_reader::Range;
-use steelbank_xref::Index;
+use steelbank_xref::{Index, SymbolName};
 
 /// The image's answer to the call `find-definitions`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -45,10 +45,10 @@ impl ImageDefinitions {
     /// Fails if Lisp cannot answer or the request was cancelled.
     pub(crate) fn ask(
         context: &QueryContext<'_>,
-        sought: &SearchTarget,
+        sought: &SymbolName,
         control: &Control,
     ) -> Result<Self, Error> {
-        let SearchTarget { name, package } = sought.clone();
+        let SymbolName { name, package } = sought.clone();
         let ticket = context.lisp.submit(Lane::Query, control.allowed(), None, move |on_lisp| {
             on_lisp.call("find-definitions", &[&name, &package])
         });
@@ -162,7 +162,7 @@ pub struct Resolved {
     /// The symbol, or the `(setf …)` name, that was requested.
     pub(crate) name: LispName,
     /// The symbol's name and home package, for calls to the image.
-    pub sought: SearchTarget,
+    pub sought: SymbolName,
     function_name: FunctionName,
     /// The package in which an unqualified name was looked up, if the request gave none.
     pub looked_up_in: Option<String>,
@@ -363,7 +363,7 @@ fn defines(role: SyntaxRole) -> bool {
 
 fn placed(
     context: &QueryContext<'_>,
-    sought: &SearchTarget,
+    sought: &SymbolName,
     definition: &ImageDefinition,
     source: &ImageSource,
 ) -> (FoundDefinition, Option<u32>) {

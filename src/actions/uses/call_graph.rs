@@ -218,8 +218,8 @@ impl CallGraphRequest {
                 called.extend(calls.get(*caller).into_iter().flatten().cloned());
             }
             let templates = users.called_by_templates(&target);
-            called.extend(templates.into_iter().filter_map(|(package, name)| {
-                let (found, _) = context.index.symbol_named(&package, &name)?;
+            called.extend(templates.into_iter().filter_map(|name| {
+                let (found, _) = context.index.symbol_named(&name.package, &name.name)?;
                 Some(Node::of(&context.index.symbol_text(found)))
             }));
             for callee in called {

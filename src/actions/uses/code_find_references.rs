@@ -725,7 +725,7 @@ pub(super) fn is_of_another(file: &PositionedFile, recorded: &RecordedUse) -> bo
         return false;
     };
     // The function may be defined inside another.
-    caller.name != defined && file.symbols_in(form).iter().all(|(_, name)| *name != caller.name)
+    caller.name != defined && file.symbols_in(form).iter().all(|symbol| symbol.name != caller.name)
 }
 
 /// Formats the operator of a placement with evidence `via`.

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use serde::Deserialize;
 use steelbank_reader::{Datum, FormId, FormKind};
 use steelbank_text::DefinitionKind;
-use steelbank_xref::{Access, FunctionKind, Index, Kind, NameRole};
+use steelbank_xref::{Access, FunctionKind, Index, Kind, NameRole, SymbolName};
 
 use super::code_find_references::{UseType, found};
 use super::enclosing::{Enclosing, innermost};
@@ -433,9 +433,8 @@ impl<'a> UserFinder<'a> {
         }
     }
 
-    /// Finds the functions that the templates of a macro or setf definition call, by home package
-    /// and name.
-    pub(crate) fn called_by_templates(&self, target: &Target) -> BTreeSet<(String, String)> {
+    /// Finds the functions that the templates of a macro or setf definition call.
+    pub(crate) fn called_by_templates(&self, target: &Target) -> BTreeSet<SymbolName> {
         let (package, name) = (target.package.as_str(), target.name.as_str());
         let project = self.context.project;
         let mut called = BTreeSet::new();
@@ -455,10 +454,9 @@ impl<'a> UserFinder<'a> {
                 let forms = self.use_lines.forms(&shown);
                 let form = forms.as_ref().as_ref().and_then(|forms| forms.at(definition.start));
                 let symbols = form.map_or_else(Vec::new, |(form, _)| file.symbols_in(form as u32));
-                for (package, name) in
-                    symbols.into_iter().filter(|(package, _)| PackageOwner::of(package) == PackageOwner::User)
-                {
-                    let lines = self.use_lines.lines(name, package);
+                let is_users = |symbol: &&SymbolName| PackageOwner::of(&symbol.package) == PackageOwner::User;
+                for symbol in symbols.into_iter().filter(is_users) {
+                    let lines = self.use_lines.lines(&symbol.name, &symbol.package);
                     let here = |line: &UseLine| {
                         line.place.file == shown
                             && line.use_type == UseType::Template
@@ -466,10 +464,10 @@ impl<'a> UserFinder<'a> {
                                 .place
                                 .line
                                 .is_some_and(|line| (definition.start..=definition.end).contains(&line))
-                            && line.calls_in_text(name)
+                            && line.calls_in_text(&symbol.name)
                     };
                     if lines.iter().any(here) {
-                        called.insert((package.to_owned(), name.to_owned()));
+                        called.insert(symbol.clone());
                     }
                 }
             }

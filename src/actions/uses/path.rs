@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_text::DefinitionKind;
-use steelbank_xref::{Index, Kind};
+use steelbank_xref::{Index, Kind, SymbolName};
 
 use super::code_find_references::{UseType, found};
 use super::graph::{Node, Target, UsedBy, UserFinder};
@@ -231,16 +231,12 @@ impl Search<'_> {
             return Vec::new();
         };
         let Some(form) = used.line.form.map(|form| form as u32) else { return Vec::new() };
-        let mut names: BTreeSet<(String, String)> = file
-            .symbols_in(form)
-            .into_iter()
-            .map(|(package, name)| (package.to_owned(), name.to_owned()))
-            .collect();
-        if let Some(Name::Symbol { package, name }) = file.form_operator(form) {
-            names.extend(self.in_macro(package, name));
+        let mut names: BTreeSet<SymbolName> = file.symbols_in(form).into_iter().cloned().collect();
+        if let Some(Name::Symbol(operator)) = file.form_operator(form) {
+            names.extend(self.in_macro(operator));
         }
         let index = &context.index;
-        let variables = names.into_iter().filter_map(|(package, name)| {
+        let variables = names.into_iter().filter_map(|SymbolName { package, name }| {
             let (symbol, _) = index.symbol_named(&package, &name).filter(|_| is_users(&package))?;
             let kinds = [Kind::References, Kind::Sets, Kind::Binds].into_iter();
             let is_variable = kinds.map(|kind| index.count(kind, symbol, |_| true)).any(|count| count > 0);
@@ -251,7 +247,7 @@ impl Search<'_> {
     }
 
     /// Lists the symbols in the definition of a macro.
-    fn in_macro(&self, package: &str, name: &str) -> Vec<(String, String)> {
+    fn in_macro(&self, SymbolName { package, name }: &SymbolName) -> Vec<SymbolName> {
         let project = self.context.project;
         let mut found = Vec::new();
         for version in project.naming(name).into_iter().filter(|_| is_users(package)) {
@@ -259,14 +255,13 @@ impl Search<'_> {
             let Ok(file) = project.positions(&version.path, version.write_date) else { continue };
             for known in self.users.enclosing.definitions(&shown).iter().filter(|known| {
                 known.definition.kind == DefinitionKind::Macro
-                    && known.definition.name == name
-                    && known.home.as_deref() == Some(package)
+                    && known.definition.name == *name
+                    && known.home.as_ref() == Some(package)
             }) {
                 let forms = self.users.use_lines.forms(&shown);
                 let form = forms.as_ref().as_ref().and_then(|forms| forms.at(known.definition.start));
                 let symbols = form.map_or_else(Vec::new, |(form, _)| file.symbols_in(form as u32));
-                found
-                    .extend(symbols.into_iter().map(|(package, name)| (package.to_owned(), name.to_owned())));
+                found.extend(symbols.into_iter().cloned());
             }
         }
         found

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use steelbank_reader::Marker;
 use steelbank_text::{DefinitionKind, LispDefinition, lisp_definitions};
 use steelbank_tree::defines_systems;
-use steelbank_xref::{Access, Index, Package, Symbol};
+use steelbank_xref::{Access, Index, Package, Symbol, SymbolName};
 
 use super::symbol_uses::SymbolUses;
 use crate::answer::location::as_columns;
@@ -26,7 +26,6 @@ use crate::answer::name::canonical;
 use crate::answer::package_owner::PackageOwner;
 use crate::answer::{Caution, LispName, Location, NotFound, counted, some_of};
 use crate::handle::context::QueryContext;
-use crate::source::positions::SearchTarget;
 use crate::workspace::{
     NamedText, NamedTexts, PackageText, Project, TextContext, TextFilter, TokenClass, TreeView, UnloadedText,
     VendoredText, state_in_loaded_file,
@@ -239,7 +238,7 @@ impl SoughtSymbol {
 
     /// Creates the target for the symbol of `uses`.
     pub(crate) fn of(uses: &SymbolUses<'_>) -> SoughtSymbol {
-        let SearchTarget { package, name } = uses.sought().clone();
+        let SymbolName { package, name } = uses.sought().clone();
         SoughtSymbol { name, package, symbol: Some(uses.symbol()) }
     }
 }

@@ -3,14 +3,15 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use steelbank_reader::{Datum, FormId, Range};
+use steelbank_xref::SymbolName;
 
 use super::convert::Answered;
 use super::documents::OpenDocument;
-use super::navigate::quoted;
+use super::navigate::describe;
 use super::server::Server;
-use crate::actions::symbols::describe_symbol::DescribeSymbolRequest;
 use crate::actions::symbols::names::{Accessible, AccessibleNamesRequest};
 use crate::actions::uses::occurrences::OccurrenceKind;
 use crate::answer::designator::elements;
@@ -127,9 +128,8 @@ impl Server {
     pub(super) fn resolve_completion(&self, params: &Value, control: &Control) -> Answered {
         let mut item = params.clone();
         let data = &params["data"];
-        if let Some((package, name)) = data["package"].as_str().zip(data["name"].as_str())
-            && let Some(known) =
-                self.described(DescribeSymbolRequest::new(quoted(name)).package(package), control)
+        if let Ok(symbol) = SymbolName::deserialize(data)
+            && let Some(known) = self.described(describe(&symbol), control)
         {
             let function = known.function.as_ref();
             if let Some(arglist) = function.and_then(|function| function.arglist.clone()) {
@@ -169,11 +169,8 @@ impl Server {
             let Some(found) = view.at(head.span.start).filter(|found| found.binding.is_none()) else {
                 continue;
             };
-            let request = DescribeSymbolRequest::new(quoted(&found.name)).package(&found.package);
-            let Some(arglist) = self.described(request, control).and_then(|known| known.function?.arglist)
-            else {
-                continue;
-            };
+            let known = self.described(describe(&found.symbol), control);
+            let Some(arglist) = known.and_then(|known| known.function?.arglist) else { continue };
             let elements = read.elements(FormId::new(index));
             let before = elements.filter(|datum: &Datum| read.span(*datum).end < at).count();
             let written = document.text.get(head.span.indices())?.to_owned();
@@ -187,14 +184,13 @@ impl Server {
         let (read, view) = (&document.read, self.view(document, control).ok()?);
         let around = read.forms().iter().rposition(|form| form.span.start < at && at <= form.span.end)?;
         let head = view.at(read.head(&read.forms()[around])?.span.start)?;
-        if (&*head.package, &*head.name) != ("COMMON-LISP", "MAKE-INSTANCE") {
+        if head.symbol != SymbolName::new("COMMON-LISP", "MAKE-INSTANCE") {
             return None;
         }
         let class = read.elements(FormId::new(around)).nth(1)?;
         let quote = document.text.get(read.span(class).indices())?;
         let class = view.at(read.span(class).start + u32::from(quote.starts_with('\'')))?;
-        let request = DescribeSymbolRequest::new(quoted(&class.name)).package(&class.package);
-        let slots = self.described(request, control)?.class?.slots;
+        let slots = self.described(describe(&class.symbol), control)?.class?.slots;
         let initargs = slots.into_iter().flat_map(|slot| slot.initargs);
         Some(initargs.map(|name| name.trim_start_matches(':').to_lowercase()).collect())
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use steelbank_reader::{Dialect, Features, LispText, Range, TokenKind};
+use steelbank_xref::SymbolName;
 
 use super::convert::{self, Answered, RequestRefusal};
 use super::server::Server;
@@ -22,6 +23,11 @@ use crate::source::positions::PlaceAccess;
 /// Quotes a symbol's name for use in a request.
 pub(super) fn quoted(name: &str) -> String {
     format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|"))
+}
+
+/// Returns the request for the description of a symbol.
+pub(super) fn describe(symbol: &SymbolName) -> DescribeSymbolRequest {
+    DescribeSymbolRequest::new(quoted(&symbol.name)).package(&*symbol.package)
 }
 
 impl Server {
@@ -47,8 +53,7 @@ impl Server {
                 format!("local, bound in line {line}:\n{}", text.trim())
             }
             None => {
-                let request = DescribeSymbolRequest::new(quoted(&found.name)).package(&found.package);
-                let answer = self.bank()?.ask(&request, control)?;
+                let answer = self.bank()?.ask(&describe(&found.symbol), control)?;
                 if answer.description.is_none() {
                     return Ok(Value::Null);
                 }
@@ -63,20 +68,19 @@ impl Server {
     /// there are any.
     pub(super) fn defined(
         &self,
-        package: &str,
-        name: &str,
+        symbol: &SymbolName,
         methods: bool,
         control: &Control,
     ) -> Result<Vec<Place>, RequestRefusal> {
-        let request = FindDefinitionRequest::new(quoted(name)).package(package);
+        let request = FindDefinitionRequest::new(quoted(&symbol.name)).package(&*symbol.package);
         let known = self.bank()?.ask(&request, control).map(|answer| answer.definitions).unwrap_or_default();
         control.check().map_err(Error::from)?;
         let any = methods && known.iter().any(|found| found.kind == LispKind::Method);
         let known = known.iter().filter(|found| !any || found.kind == LispKind::Method);
         let places = known.filter_map(|found| self.place(&found.place, control));
-        let mut places: Vec<Place> = places.map(|place| self.name_within(place, name)).collect();
+        let mut places: Vec<Place> = places.map(|place| self.name_within(place, &symbol.name)).collect();
         // Add definitions in text that is not loaded, which may be new or moved.
-        let (there, _) = self.in_documents(package, name, control);
+        let (there, _) = self.in_documents(symbol, control);
         let fresh = there.into_iter().filter(|place| {
             !places.iter().any(|known| known.path == place.path && known.range.encloses(place.range))
         });
@@ -107,20 +111,15 @@ impl Server {
             let path = self.document_of(params)?.path.clone();
             return Ok(self.locations(vec![Place { path, range }]).into());
         }
-        Ok(self.locations(self.defined(&found.package, &found.name, methods, control)?).into())
+        Ok(self.locations(self.defined(&found.symbol, methods, control)?).into())
     }
 
     /// Returns the places where a symbol is used outside its definitions.
-    pub(super) fn used(
-        &self,
-        package: &str,
-        name: &str,
-        control: &Control,
-    ) -> Result<Vec<Place>, RequestRefusal> {
-        let (_, mut places) = self.in_documents(package, name, control);
+    pub(super) fn used(&self, symbol: &SymbolName, control: &Control) -> Result<Vec<Place>, RequestRefusal> {
+        let (_, mut places) = self.in_documents(symbol, control);
         let bank = self.bank()?;
-        let mut request = CodeFindReferencesRequest::new(quoted(name));
-        (request.package, request.limit) = (Some(package.to_owned()), 100_000);
+        let mut request = CodeFindReferencesRequest::new(quoted(&symbol.name));
+        (request.package, request.limit) = (Some(symbol.package.clone()), 100_000);
         request.project_only = bank.root().is_some();
         // A symbol that does not exist in the image occurs only in open text.
         let Ok(answer) = bank.ask(&request, control) else {
@@ -154,9 +153,9 @@ impl Server {
             let places = same.map(|other| Place { path: document.path.clone(), range: other.range });
             return Ok(self.locations(places.collect()).into());
         }
-        let mut places = self.used(&found.package, &found.name, control)?;
+        let mut places = self.used(&found.symbol, control)?;
         if declaration {
-            places.extend(self.defined(&found.package, &found.name, false, control)?);
+            places.extend(self.defined(&found.symbol, false, control)?);
         }
         Ok(self.locations(places).into())
     }
@@ -167,7 +166,7 @@ impl Server {
         let Some(found) = view.at(at) else { return Ok(Value::Null) };
         let same = view.occurrences.iter().filter(|other| match found.binding {
             Some(binding) => other.binding == Some(binding),
-            None => other.binding.is_none() && (&other.package, &other.name) == (&found.package, &found.name),
+            None => other.binding.is_none() && other.symbol == found.symbol,
         });
         let shown = same.map(|other| {
             let write = other.access != PlaceAccess::Read || defines(other);

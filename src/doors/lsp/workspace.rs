@@ -101,8 +101,8 @@ impl Server {
             "steelbank.verifyRename" => {
                 let found = self.occurrence(given, control)?.filter(|found| found.binding.is_none());
                 let found = found.ok_or_else(|| self.no_symbol(given))?;
-                let mut request = RenameRequest::new(quoted(&found.name), word("newName")?);
-                request.package = Some(found.package);
+                let mut request = RenameRequest::new(quoted(&found.symbol.name), word("newName")?);
+                request.package = Some(found.symbol.package);
                 let plan = self.saved_plan(&request, control)?.1;
                 Ok(json!(bank.run(&RenameVerifyRequest::new(&request, &plan), control)?))
             }

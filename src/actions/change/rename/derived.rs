@@ -118,7 +118,7 @@ impl<'a> Planner<'a> {
         let structures = Structures::of(self.context.project, self.view);
         // For each old name, the forms that generate it, each with the name that it will generate.
         let mut changed: BTreeMap<String, HashMap<FormInFile, String>> = BTreeMap::new();
-        for made in structures.generated_names(&(sought.package.clone(), sought.name.clone()), &self.new) {
+        for made in structures.generated_names(&sought, &self.new) {
             let form = (made.path, made.form);
             if made.old == made.new {
                 unchanged.insert((form, made.old));
