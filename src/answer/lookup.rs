@@ -5,8 +5,9 @@ use crate::answer::designator::{Designator, DesignatorError, FunctionName};
 use crate::answer::nearest::user_homes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use steelbank_reader::{normalized, upcase};
-use steelbank_xref::{Access, Index, Package, Symbol};
+use steelbank_xref::{Access, Index, Package, Symbol, SymbolName};
 
 /// The package in which names are looked up by default.
 pub const DEFAULT_PACKAGE: &str = "CL-USER";
@@ -66,6 +67,14 @@ pub struct Asked {
     pub name: String,
     /// The package's name, upcased. It is the prefix of the `name` argument if that had one.
     pub package: String,
+}
+
+impl Asked {
+    /// Returns the symbol, which need not exist. `package` is the package that was found.
+    pub(crate) fn symbol(&self, index: &Index, package: Option<Package>) -> SymbolName {
+        let home = package.map_or(Cow::Borrowed(&*self.package), |package| index.package_name(package));
+        SymbolName::new(home, &*self.name)
+    }
 }
 
 /// Whether a symbol was found.

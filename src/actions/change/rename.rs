@@ -58,7 +58,7 @@ use crate::actions::symbols::find_definition::{
 use crate::actions::uses::code_find_references;
 use crate::actions::uses::code_find_references::{code_find_references, found};
 use crate::actions::uses::symbol_uses::SymbolUses;
-use crate::actions::uses::unloaded::{Likelihood, SoughtSymbol, TokenResolver};
+use crate::actions::uses::unloaded::{Likelihood, TokenResolver};
 use crate::actions::uses::via::{ExpansionOrigin, Origins};
 use crate::answer::Location;
 use crate::answer::counted;
@@ -342,11 +342,11 @@ impl<'a> Planner<'a> {
     /// Finds the tokens of the symbol of `uses` in text that the compiler did not read.
     fn text_tokens(&self, uses: &SymbolUses<'_>) -> TextTokens {
         let (index, project) = (&self.context.index, self.context.project);
-        let target = SoughtSymbol::of(uses);
+        let target = uses.sought();
         let all = self.request.comments || self.request.strings;
         let look = if all { TextFilter::All } else { TextFilter::Unloaded };
         let found = project.texts_naming_at(self.view, &target.name, look, true);
-        let resolver = TokenResolver::new(index, project, self.view, &target);
+        let resolver = TokenResolver::new(index, project, self.view, target);
         let mut tokens = TextTokens { unreadable: found.unreadable, ..TextTokens::default() };
         // Skip a loaded file that has become a link: its target is listed under its own name.
         for file in found.files.into_iter().filter(|file| !file.path.is_symlink()) {

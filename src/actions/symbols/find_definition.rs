@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::actions::uses::code_find_references::found;
 use crate::actions::uses::symbol_uses::SymbolUses;
-use crate::actions::uses::unloaded::{SoughtSymbol, TextDefined, text_definitions};
+use crate::actions::uses::unloaded::{TextDefined, text_definitions};
 use crate::answer::NotFound;
 use crate::answer::designator::{FunctionName, PrintedName};
 use crate::answer::location::as_text;
@@ -241,7 +241,7 @@ impl Question for FindDefinitionRequest {
 /// file defines it.
 fn from_text(context: &QueryContext<'_>, asked: &Asked) -> Option<FindDefinitionAnswer> {
     let (index, project) = (&context.index, context.project);
-    let target = SoughtSymbol::missing(index, asked, find_package(index, &asked.package));
+    let target = asked.symbol(index, find_package(index, &asked.package));
     let found = text_definitions(index, project, &project.tree_view(), &target);
     let symbol = found.first()?.symbol.clone();
     let definitions = found.into_iter().map(|TextDefined { symbol, place, kind, context }| FoundDefinition {

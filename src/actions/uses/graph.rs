@@ -24,11 +24,20 @@ use crate::engine::Control;
 use crate::handle::{Error, QueryContext};
 use crate::workspace::{FileVersion, ProjectFiles};
 
-/// The answer to the Lisp question `subclasses`.
-#[derive(Deserialize)]
-pub(crate) struct Subclasses {
-    #[serde(default)]
-    pub(crate) subclasses: Vec<String>,
+/// Lists the printed names of all subclasses of a class.
+pub(crate) fn subclasses(
+    context: &QueryContext<'_>,
+    class: &SymbolName,
+    control: &Control,
+) -> Result<Vec<String>, Error> {
+    #[derive(Deserialize)]
+    struct Subclasses {
+        #[serde(default)]
+        subclasses: Vec<String>,
+    }
+    let found: Subclasses =
+        context.ask("subclasses", vec![class.name.clone(), class.package.clone()], control)?;
+    Ok(found.subclasses)
 }
 
 /// A definition in the graph.
@@ -42,11 +51,10 @@ pub(crate) struct Node {
     pub(crate) is_toplevel: bool,
 }
 
-/// A symbol, by home package and name, in one of its roles.
+/// A symbol in one of its roles.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Target {
-    pub(crate) package: String,
-    pub(crate) name: String,
+    pub(crate) symbol: SymbolName,
     pub(crate) role: FunctionRole,
 }
 
@@ -91,14 +99,19 @@ impl FunctionRole {
 }
 
 impl Target {
-    pub(crate) fn any(package: impl Into<String>, name: impl Into<String>) -> Self {
-        Self { package: package.into(), name: name.into(), role: FunctionRole::Any }
+    pub(crate) fn any(symbol: SymbolName) -> Self {
+        Self { symbol, role: FunctionRole::Any }
     }
 
-    /// Creates the target for a function name that a request gives.
-    pub(crate) fn function(package: &str, name: &str, written: FunctionName) -> Self {
-        let role = if written == FunctionName::Setf { FunctionRole::Setf } else { FunctionRole::Function };
-        Self { role, ..Self::any(package, name) }
+    /// Creates the target for a name that a request gives. A symbol stands for everything that it
+    /// names, (SETF NAME) only for itself.
+    pub(crate) fn requested(symbol: SymbolName, written: FunctionName) -> Self {
+        let role = match written {
+            FunctionName::Plain => FunctionRole::Any,
+            FunctionName::Setf => FunctionRole::Setf,
+            FunctionName::Cas | FunctionName::CompilerMacro => FunctionRole::Function,
+        };
+        Self { symbol, role }
     }
 
     /// Returns the target that a definition in the text defines. Returns `None` if code cannot use
@@ -116,7 +129,7 @@ impl Target {
             | DefinitionKind::CompilerMacro => FunctionRole::Function,
             _ => FunctionRole::Any,
         };
-        Some(Self { role, ..Self::any(home, &*definition.name) })
+        Some(Self { symbol: SymbolName::new(home, &*definition.name), role })
     }
 }
 
@@ -206,7 +219,7 @@ impl<'a> UserFinder<'a> {
     /// Finds the uses that call, expand or name `target`, each with the definition around it.
     /// Declarations and exports are excluded.
     pub(crate) fn of(&self, target: &Target) -> Vec<UsedBy> {
-        let uses = self.use_lines.uses(&target.name, &target.package).into_iter();
+        let uses = self.use_lines.uses(&target.symbol).into_iter();
         let uses = uses.filter(|used| !used.is_declaration && target.role.accepts(used));
         uses.map(|line| self.user(line)).collect()
     }
@@ -221,11 +234,11 @@ impl<'a> UserFinder<'a> {
         };
         let makes = ["INITIALIZE-INSTANCE", "SHARED-INITIALIZE", "ALLOCATE-INSTANCE", "MAKE-INSTANCE"];
         let mut found = Vec::new();
-        if makes.contains(&target.name.as_str())
+        if makes.contains(&target.symbol.name.as_str())
             && let Some(class) = specializers.first().and_then(|class| Designator::parse(class).ok())
         {
-            let package = class.package.unwrap_or_default();
-            found = self.constructions(&package, &class.name, control)?;
+            let class = SymbolName::new(class.package.unwrap_or_default(), class.name);
+            found = self.constructions(class, control)?;
         }
         Ok(found)
     }
@@ -240,7 +253,7 @@ impl<'a> UserFinder<'a> {
         control: &Control,
     ) -> Result<ArgumentClasses, Error> {
         let index = &context.index;
-        let lookup = Lookup::resolved(index, class, Some(&function.package))?;
+        let lookup = Lookup::resolved(index, class, Some(&function.symbol.package))?;
         let symbol = found(index, context.project, &lookup)?;
         let printed = index.symbol_text(symbol);
         let methods = index.who(Kind::Specializes, symbol, |_| true).into_iter();
@@ -248,10 +261,8 @@ impl<'a> UserFinder<'a> {
             let is_its = method.target.as_ref() == Some(function);
             method.specializers().filter(|_| is_its)?.iter().position(|class| *class == printed)
         });
-        let (name, home) =
-            (index.symbol_name(symbol).into_owned(), index.home_name(symbol).unwrap_or_default());
-        let below: Subclasses = context.ask("subclasses", vec![name, home], control)?;
-        let classes = below.subclasses.into_iter().chain([printed]).collect();
+        let below = subclasses(context, &index.full_name(symbol), control)?;
+        let classes = below.into_iter().chain([printed]).collect();
         Ok(ArgumentClasses { position: place.unwrap_or(0), classes })
     }
 
@@ -281,15 +292,15 @@ impl<'a> UserFinder<'a> {
 
     /// Whether the generic function is defined outside the project.
     pub(crate) fn is_foreign(&self, target: &Target) -> bool {
-        if PackageOwner::of(&target.package) != PackageOwner::User {
+        if PackageOwner::of(&target.symbol.package) != PackageOwner::User {
             return true;
         }
         let mut elsewhere = false;
-        for FileVersion { path, .. } in self.context.project.naming(&target.name) {
+        for FileVersion { path, .. } in self.context.project.naming(&target.symbol.name) {
             let shown = self.context.project.shown(&path);
             let defines = |known: &DefinitionInFile| {
-                known.definition.name == target.name
-                    && known.home.as_deref() == Some(&target.package)
+                known.definition.name == target.symbol.name
+                    && known.home.as_deref() == Some(&target.symbol.package)
                     && matches!(
                         known.definition.kind,
                         DefinitionKind::GenericFunction | DefinitionKind::Accessor
@@ -306,18 +317,11 @@ impl<'a> UserFinder<'a> {
     }
 
     /// Finds the forms that create an instance of a class or of a subclass.
-    pub(crate) fn constructions(
-        &self,
-        package: &str,
-        name: &str,
-        control: &Control,
-    ) -> Result<Vec<UsedBy>, Error> {
-        let below: Subclasses =
-            self.context.ask("subclasses", vec![name.to_owned(), package.to_owned()], control)?;
-        let mut classes = vec![Target::any(package, name)];
-        classes.extend(below.subclasses.iter().filter_map(|class| function_in(class)));
+    pub(crate) fn constructions(&self, class: SymbolName, control: &Control) -> Result<Vec<UsedBy>, Error> {
+        let below = subclasses(self.context, &class, control)?;
+        let below = below.iter().filter_map(|class| function_in(class)).map(|class| class.symbol);
         let mut found = Vec::new();
-        for class in classes {
+        for class in std::iter::once(class).chain(below) {
             control.check()?;
             found.extend(self.direct_constructions(&class));
         }
@@ -325,15 +329,15 @@ impl<'a> UserFinder<'a> {
     }
 
     /// Finds the forms that create an instance of exactly this class.
-    pub(crate) fn direct_constructions(&self, class: &Target) -> Vec<UsedBy> {
+    pub(crate) fn direct_constructions(&self, class: &SymbolName) -> Vec<UsedBy> {
         let made = self.class_arguments(class).into_iter();
         made.filter(|(_, makes)| *makes).map(|(used, _)| used).collect()
     }
 
     /// Finds the forms with the quoted class as an argument, and whether they create an instance.
     /// Otherwise they call a non-standard function, which may create one.
-    pub(crate) fn class_arguments(&self, class: &Target) -> Vec<(UsedBy, bool)> {
-        let uses = self.use_lines.uses(&class.name, &class.package).into_iter();
+    pub(crate) fn class_arguments(&self, class: &SymbolName) -> Vec<(UsedBy, bool)> {
+        let uses = self.use_lines.uses(class).into_iter();
         uses.filter_map(|used| self.is_construction(&used).map(|makes| (self.user(used), makes))).collect()
     }
 
@@ -407,7 +411,9 @@ impl<'a> UserFinder<'a> {
     /// the project, or of all code if `everywhere`.
     pub(crate) fn recorded(&self, target: &Target, everywhere: bool) -> Vec<Node> {
         let index = &self.context.index;
-        let Some((symbol, _)) = index.symbol_named(&target.package, &target.name) else { return Vec::new() };
+        let Some((symbol, _)) = index.symbol_named(&target.symbol.package, &target.symbol.name) else {
+            return Vec::new();
+        };
         let kinds = [Kind::Calls, Kind::Macroexpands].into_iter();
         let found = kinds.flat_map(|kind| index.who(kind, symbol, |role| target.role.accepts_role(role)));
         let found = found.filter(|found| {
@@ -420,7 +426,7 @@ impl<'a> UserFinder<'a> {
     /// Lists the functions that use the node's target and were compiled without a file, each with
     /// the kind of use.
     pub(crate) fn without_file(&self, node: &Node) -> BTreeSet<(String, Kind)> {
-        let found = node.target.as_ref().map(|it| self.use_lines.without_file(&it.name, &it.package));
+        let found = node.target.as_ref().map(|target| self.use_lines.without_file(&target.symbol));
         found.unwrap_or_default()
     }
 
@@ -435,7 +441,7 @@ impl<'a> UserFinder<'a> {
 
     /// Finds the functions that the templates of a macro or setf definition call.
     pub(crate) fn called_by_templates(&self, target: &Target) -> BTreeSet<SymbolName> {
-        let (package, name) = (target.package.as_str(), target.name.as_str());
+        let SymbolName { package, name } = &target.symbol;
         let project = self.context.project;
         let mut called = BTreeSet::new();
         for FileVersion { path, write_date } in project.naming(name) {
@@ -445,7 +451,7 @@ impl<'a> UserFinder<'a> {
                 let is_it = Target::defined(known).is_some_and(|defined| defined.role == target.role);
                 if !is_it
                     || !has_templates(definition.kind)
-                    || definition.name != name
+                    || definition.name != *name
                     || home != Some(package)
                 {
                     continue;
@@ -456,7 +462,7 @@ impl<'a> UserFinder<'a> {
                 let symbols = form.map_or_else(Vec::new, |(form, _)| file.symbols_in(form as u32));
                 let is_users = |symbol: &&SymbolName| PackageOwner::of(&symbol.package) == PackageOwner::User;
                 for symbol in symbols.into_iter().filter(is_users) {
-                    let lines = self.use_lines.lines(&symbol.name, &symbol.package);
+                    let lines = self.use_lines.lines(symbol);
                     let here = |line: &UseLine| {
                         line.place.file == shown
                             && line.use_type == UseType::Template
@@ -485,9 +491,12 @@ fn has_templates(kind: DefinitionKind) -> bool {
 /// :IN P::F)`.
 pub(crate) fn function_in(name: &str) -> Option<Target> {
     let found = Designator::parse(name).ok().filter(|found| !found.uninterned)?;
-    let target = Target::function(&found.package?, &found.name, found.function_name);
-    let is_type = PrintedName::parse(name).head == "TYPE-EXPANDER";
-    Some(if is_type { Target { role: FunctionRole::Any, ..target } } else { target })
+    let role = match found.function_name {
+        FunctionName::Setf => FunctionRole::Setf,
+        _ if PrintedName::parse(name).head == "TYPE-EXPANDER" => FunctionRole::Any,
+        _ => FunctionRole::Function,
+    };
+    Some(Target { symbol: SymbolName::new(found.package?, found.name), role })
 }
 
 /// Maps the printed name of each caller to the functions that it calls, without those of SBCL.
@@ -520,7 +529,8 @@ mod tests {
     #[test]
     fn function_in_reads_printed_names() {
         let check = |printed: &str, expect: Option<(&str, &str, FunctionRole)>| {
-            let found = function_in(printed).map(|found| (found.package, found.name, found.role));
+            let found =
+                function_in(printed).map(|found| (found.symbol.package, found.symbol.name, found.role));
             let expect = expect.map(|(package, name, role)| (package.to_owned(), name.to_owned(), role));
             assert_eq!(found, expect, "{printed}");
         };

@@ -134,11 +134,7 @@ impl Question for PathRequest {
             let lookup = Lookup::resolved(index, name, self.package.as_deref())?;
             let symbol = found(index, context.project, &lookup)?;
             *printed = LispName::new(index, lookup.function_name.text(index.symbol_text(symbol)));
-            let (home, bare) = (index.home_name(symbol).unwrap_or_default(), index.symbol_name(symbol));
-            ends.push(match lookup.function_name {
-                crate::answer::designator::FunctionName::Plain => Target::any(home, bare),
-                written => Target::function(&home, &bare, written),
-            });
+            ends.push(Target::requested(index.full_name(symbol), lookup.function_name));
             answer.looked_up_in = answer.looked_up_in.take().or(lookup.looked_up_in);
         }
         if let [from, to] = ends.as_slice() {
@@ -168,7 +164,7 @@ impl Search<'_> {
                 continue;
             }
             let Some(target) = reached[at].node.target.clone() else { continue };
-            if at > 0 && (&target.package, &target.name) == (&from.package, &from.name) {
+            if at > 0 && target.symbol == from.symbol {
                 answer.steps = steps(&self.context.index, &reached, at);
                 break;
             }
@@ -205,7 +201,7 @@ impl Search<'_> {
 
     /// Finds the definitions that lead to `node`: its users, and the variables that may hold it.
     fn before(&self, node: &Node, control: &Control) -> Result<Vec<(Node, PathLink, Location, bool)>, Error> {
-        let name = node.target.as_ref().map(|target| target.name.clone()).unwrap_or_default();
+        let name = node.target.as_ref().map(|target| target.symbol.name.clone()).unwrap_or_default();
         let mut found = Vec::new();
         for used in self.users.of_node(node, control)?.into_iter().filter(|used| used.in_project) {
             let is_call = UserFinder::is_call(&used, &name);
@@ -236,11 +232,12 @@ impl Search<'_> {
             names.extend(self.in_macro(operator));
         }
         let index = &context.index;
-        let variables = names.into_iter().filter_map(|SymbolName { package, name }| {
-            let (symbol, _) = index.symbol_named(&package, &name).filter(|_| is_users(&package))?;
+        let variables = names.into_iter().filter_map(|name| {
+            let (symbol, _) =
+                index.symbol_named(&name.package, &name.name).filter(|_| is_users(&name.package))?;
             let kinds = [Kind::References, Kind::Sets, Kind::Binds].into_iter();
             let is_variable = kinds.map(|kind| index.count(kind, symbol, |_| true)).any(|count| count > 0);
-            let target = Some(Target::any(package, name));
+            let target = Some(Target::any(name));
             is_variable.then(|| Node { name: index.symbol_text(symbol), target, is_toplevel: false })
         });
         variables.collect()

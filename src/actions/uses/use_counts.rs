@@ -19,7 +19,7 @@ use crate::answer::designator::{FunctionName, PrintedName};
 use crate::handle::QueryContext;
 use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Dialect, Features, LispText};
-use steelbank_xref::Kind;
+use steelbank_xref::{Kind, SymbolName};
 
 /// Lists the lines that use symbols. Reads each file once, for the packages of its forms.
 pub(crate) struct UseLines<'a> {
@@ -112,9 +112,9 @@ impl<'a> UseLines<'a> {
         Rc::clone(entry)
     }
 
-    /// Lists the lines that use the symbol with exactly this `name` in `package`.
-    pub(crate) fn lines(&self, name: &str, package: &str) -> Vec<UseLine> {
-        let answer = code_find_references(self.context, &everywhere(name, package));
+    /// Lists the lines that use the symbol.
+    pub(crate) fn lines(&self, symbol: &SymbolName) -> Vec<UseLine> {
+        let answer = code_find_references(self.context, &everywhere(symbol));
         let lines = answer.map(|answer| answer.refs).unwrap_or_default().into_iter();
         let lines = lines.map(|found| {
             let caller = found.caller.map(|caller| caller.canonical().to_owned());
@@ -124,16 +124,16 @@ impl<'a> UseLines<'a> {
     }
 
     /// Lists the functions that use the symbol and were compiled without a file.
-    pub(crate) fn without_file(&self, name: &str, package: &str) -> BTreeSet<(String, Kind)> {
+    pub(crate) fn without_file(&self, symbol: &SymbolName) -> BTreeSet<(String, Kind)> {
         let index = &self.context.index;
-        let found = index.symbol_named(package, name);
+        let found = index.symbol_named(&symbol.package, &symbol.name);
         let uses = found.map(|(symbol, _)| SymbolUses::new(index, symbol, FunctionName::Plain));
         uses.map(|uses| uses.recorded(|_, _| false).without_file).unwrap_or_default()
     }
 
     /// Lists all uses, several on a line included.
-    pub(crate) fn uses(&self, name: &str, package: &str) -> Vec<UseLine> {
-        let uses = single_uses(self.context, &everywhere(name, package)).unwrap_or_default().into_iter();
+    pub(crate) fn uses(&self, symbol: &SymbolName) -> Vec<UseLine> {
+        let uses = single_uses(self.context, &everywhere(symbol)).unwrap_or_default().into_iter();
         uses.map(|SingleUse { found, line, .. }| {
             let context = line.map(|line| line.to_string());
             self.use_line((found.place, found.use_type, found.caller, context), found.called)
@@ -166,14 +166,14 @@ impl<'a> UseLines<'a> {
     }
 }
 
-/// Creates the request for all uses of the symbol with exactly this `name` in `package`.
-fn everywhere(name: &str, package: &str) -> CodeFindReferencesRequest {
+/// Creates the request for all uses of the symbol.
+fn everywhere(symbol: &SymbolName) -> CodeFindReferencesRequest {
     let quoted = |text: &str| format!("|{}|", text.replace('\\', "\\\\").replace('|', "\\|"));
     CodeFindReferencesRequest {
-        package: Some(quoted(package)),
+        package: Some(quoted(&symbol.package)),
         project_only: false,
         limit: usize::MAX,
-        ..CodeFindReferencesRequest::new(quoted(name))
+        ..CodeFindReferencesRequest::new(quoted(&symbol.name))
     }
 }
 

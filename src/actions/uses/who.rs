@@ -11,7 +11,7 @@ pub(crate) mod tool;
 
 use super::code_find_references::{SingleUse, uses_of_symbol};
 use super::symbol_uses::SymbolUses;
-use super::unloaded::{SoughtSymbol, UnloadedMatches, text_counts};
+use super::unloaded::{UnloadedMatches, text_counts};
 use crate::answer::designator::DesignatorError;
 use crate::answer::lookup::{Asked, LookupStatus, NamedSymbol};
 use crate::answer::{Caution, LispName, Location, OtherText};
@@ -110,7 +110,7 @@ impl WhoRequest {
         let now = project.tree_view();
         let lookup = self.symbol.lookup(index)?;
         let Ok((symbol, _)) = lookup.found else {
-            let target = SoughtSymbol::missing(index, &answer.asked, lookup.package);
+            let target = answer.asked.symbol(index, lookup.package);
             let mut text = text_counts(index, project, &now, &target);
             answer.cautions = std::mem::take(&mut text.cautions);
             answer.unloaded = text.with_definitions();
@@ -128,7 +128,7 @@ impl WhoRequest {
             answer.toplevel.sort();
             answer.toplevel.dedup();
         }
-        let mut text = text_counts(index, project, &now, &SoughtSymbol::of(&uses));
+        let mut text = text_counts(index, project, &now, uses.sought());
         answer.cautions.append(&mut text.cautions);
         answer.unloaded = text.without_definitions();
         // Scripts and configuration files may set a variable as well.

@@ -12,6 +12,7 @@ use crate::actions::uses::graph::{Target, UserFinder};
 use crate::answer::Location;
 use crate::answer::lookup::find_package;
 use crate::handle::context::QueryContext;
+use steelbank_xref::SymbolName;
 
 /// The operators that define tests, for frameworks that store no function for a test or one without
 /// a source position.
@@ -179,7 +180,7 @@ fn definers_used(
     for (framework, package, operators) in DEFINERS {
         // Start with the framework's operators, and add the macros whose definitions use them.
         let mut waiting: Vec<Target> =
-            operators.iter().map(|operator| Target::any(package, *operator)).collect();
+            operators.iter().map(|operator| Target::any(SymbolName::new(package, *operator))).collect();
         let mut seen = BTreeSet::new();
         while let Some(target) = waiting.pop() {
             if !seen.insert(target.clone()) {

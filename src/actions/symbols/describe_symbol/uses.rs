@@ -69,7 +69,7 @@ impl VariableUses {
                 }),
             );
         }
-        for used in users.of(&Target::any(package.as_str(), name.as_str())) {
+        for used in users.of(&Target::any(uses.sought().clone())) {
             let list = match used.line.use_type {
                 UseType::Reference => &mut found.read,
                 UseType::Bind => &mut found.bound,
