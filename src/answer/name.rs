@@ -112,8 +112,13 @@ pub(crate) fn escaped(name: &str) -> String {
     let plain = |char: char| upcase(char) == char && !char.is_whitespace() && !"()'\"`,;:|\\#".contains(char);
     match !name.is_empty() && name.chars().all(plain) && normalized(name) == name {
         true => name.to_owned(),
-        false => format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|")),
+        false => barred(name),
     }
+}
+
+/// Writes a symbol's name in bars, so that the reader reads any name.
+pub(crate) fn barred(name: &str) -> String {
+    format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|"))
 }
 
 /// Formats a symbol's name in readable form: in lower case, or in bars.

@@ -22,7 +22,7 @@ pub struct Symbol {
 }
 
 /// A symbol's home package and name.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SymbolName {
     /// The name of the home package. Empty for an uninterned symbol.
     pub package: String,
@@ -100,6 +100,11 @@ impl Index {
     /// nickname.
     pub fn symbol_named(&self, package: &str, name: &str) -> Option<(Symbol, Access)> {
         self.find_symbol(name, self.find_package(package, None)?)
+    }
+
+    /// Returns the symbol with this home package and name.
+    pub fn named(&self, symbol: &SymbolName) -> Option<Symbol> {
+        self.symbol_named(&symbol.package, &symbol.name).map(|(symbol, _)| symbol)
     }
 
     /// Implements `CL:FIND-SYMBOL`: returns the symbol with this exact name that is accessible in

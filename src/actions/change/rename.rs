@@ -211,10 +211,9 @@ impl<'a> Planner<'a> {
         self.context.project.positions_at(self.view, path, write_date)
     }
 
-    /// Queries the image for a symbol's definitions, by name and home package.
-    fn definitions(&self, name: &str, home: &str) -> Result<ImageDefinitions, Error> {
-        let sought = SymbolName::new(home, name);
-        let mut image = ImageDefinitions::ask(self.context, &sought, self.control)?;
+    /// Queries the image for a symbol's definitions.
+    fn definitions(&self, symbol: &SymbolName) -> Result<ImageDefinitions, Error> {
+        let mut image = ImageDefinitions::ask(self.context, symbol, self.control)?;
         // A package of this name is not named by the symbol, and keeps its name.
         image.definitions.retain(|found| found.kind != LispKind::Package);
         Ok(image)
@@ -237,7 +236,7 @@ impl<'a> Planner<'a> {
                 files.push(TokensOfFile { path, file, tokens });
             }
         }
-        let image = self.definitions(&sought.name, &sought.package)?;
+        let image = self.definitions(&sought)?;
         self.defined_elsewhere(&image);
         let text = self.text_tokens(&self.uses);
         let places = files.iter().map(|file| file.tokens.len()).sum::<usize>() + text.certain.len();

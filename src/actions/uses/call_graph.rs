@@ -218,10 +218,11 @@ impl CallGraphRequest {
                 called.extend(calls.get(*caller).into_iter().flatten().cloned());
             }
             let templates = users.called_by_templates(&target);
-            called.extend(templates.into_iter().filter_map(|name| {
-                let (found, _) = context.index.symbol_named(&name.package, &name.name)?;
-                Some(Node::of(&context.index.symbol_text(found)))
-            }));
+            called.extend(
+                templates.into_iter().filter_map(|name| {
+                    Some(Node::of(&context.index.symbol_text(context.index.named(&name)?)))
+                }),
+            );
             for callee in called {
                 let Some((to, is_new)) = graph.node(&callee, depth + 1) else { continue };
                 graph.edges.insert((at, to));

@@ -411,9 +411,7 @@ impl<'a> UserFinder<'a> {
     /// the project, or of all code if `everywhere`.
     pub(crate) fn recorded(&self, target: &Target, everywhere: bool) -> Vec<Node> {
         let index = &self.context.index;
-        let Some((symbol, _)) = index.symbol_named(&target.symbol.package, &target.symbol.name) else {
-            return Vec::new();
-        };
+        let Some(symbol) = index.named(&target.symbol) else { return Vec::new() };
         let kinds = [Kind::Calls, Kind::Macroexpands].into_iter();
         let found = kinds.flat_map(|kind| index.who(kind, symbol, |role| target.role.accepts_role(role)));
         let found = found.filter(|found| {

@@ -383,7 +383,7 @@ impl ImpactRequest {
         for symbol in symbols {
             let below = subclasses(context, symbol, control)?.into_iter();
             answer.subclasses.extend(below.map(|class| LispName::new(&context.index, class)));
-            if let Some((symbol, _)) = context.index.symbol_named(&symbol.package, &symbol.name) {
+            if let Some(symbol) = context.index.named(symbol) {
                 // Adds the methods on the class, or of the generic function.
                 let methods = context.index.who(Kind::Specializes, symbol, |_| true).into_iter();
                 answer.methods.extend(methods.map(|found| LispName::new(&context.index, found.function)));

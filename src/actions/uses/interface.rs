@@ -151,12 +151,12 @@ impl Question for InterfaceRequest {
             }
         }
         let finished = |crossing: Crossing| {
-            let names = crossing.into_iter().filter_map(|(SymbolName { package, name }, mut entry)| {
-                let (symbol, _) = index.symbol_named(&package, &name)?;
+            let names = crossing.into_iter().filter_map(|(name, mut entry)| {
+                let symbol = index.named(&name)?;
                 let home = index.symbol_package(symbol);
                 entry.name = LispName::new(index, index.symbol_text(symbol));
                 entry.exported = home
-                    .and_then(|home| index.find_symbol(&name, home))
+                    .and_then(|home| index.find_symbol(&name.name, home))
                     .is_some_and(|(_, access)| access == Access::External);
                 entry.files.sort();
                 entry.files.dedup();

@@ -324,8 +324,8 @@ fn list_occurrences(
     }
     if let Some(generated) = generated {
         // The symbols that do not occur in the file's text.
-        for (SymbolName { package, name }, records) in records {
-            let Some((symbol, _)) = index.symbol_named(&package, &name) else { continue };
+        for (name, records) in records {
+            let Some(symbol) = index.named(&name) else { continue };
             let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
             for PlacedUse { recorded, placements } in uses.place(file, &[], records) {
                 generated

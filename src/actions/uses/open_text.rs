@@ -131,7 +131,7 @@ fn skipped_symbols(
         let Some((form, top)) = top else { continue };
         let named = resolve(index, text, token, top.package.as_deref());
         let Some((Name::Symbol(name), _)) = named else { continue };
-        if name.package != "KEYWORD" && index.symbol_named(&name.package, &name.name).is_some() {
+        if name.package != "KEYWORD" && index.named(&name).is_some() {
             skipped.push(FileOccurrence::of_datum(token.span, token.name_span(), name, form as u32));
         }
     }

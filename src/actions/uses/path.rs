@@ -233,8 +233,7 @@ impl Search<'_> {
         }
         let index = &context.index;
         let variables = names.into_iter().filter_map(|name| {
-            let (symbol, _) =
-                index.symbol_named(&name.package, &name.name).filter(|_| is_users(&name.package))?;
+            let symbol = index.named(&name).filter(|_| is_users(&name.package))?;
             let kinds = [Kind::References, Kind::Sets, Kind::Binds].into_iter();
             let is_variable = kinds.map(|kind| index.count(kind, symbol, |_| true)).any(|count| count > 0);
             let target = Some(Target::any(name));

@@ -408,8 +408,7 @@ impl<'a> TokenResolver<'a> {
         target: &'a SymbolName,
     ) -> Self {
         let (packages, bare, meanings) = (RefCell::default(), RefCell::default(), RefCell::default());
-        let symbol = index.symbol_named(&target.package, &target.name).map(|(symbol, _)| symbol);
-        Self { index, project, now, target, symbol, packages, bare, meanings }
+        Self { index, project, now, target, symbol: index.named(target), packages, bare, meanings }
     }
 
     /// Counts the uses and definitions of the symbol in a file without reading it.

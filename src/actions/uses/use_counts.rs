@@ -16,6 +16,7 @@ use super::symbol_uses::SymbolUses;
 use super::who::SetfUse;
 use crate::answer::Location;
 use crate::answer::designator::{FunctionName, PrintedName};
+use crate::answer::name::barred;
 use crate::handle::QueryContext;
 use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Dialect, Features, LispText};
@@ -126,8 +127,7 @@ impl<'a> UseLines<'a> {
     /// Lists the functions that use the symbol and were compiled without a file.
     pub(crate) fn without_file(&self, symbol: &SymbolName) -> BTreeSet<(String, Kind)> {
         let index = &self.context.index;
-        let found = index.symbol_named(&symbol.package, &symbol.name);
-        let uses = found.map(|(symbol, _)| SymbolUses::new(index, symbol, FunctionName::Plain));
+        let uses = index.named(symbol).map(|symbol| SymbolUses::new(index, symbol, FunctionName::Plain));
         uses.map(|uses| uses.recorded(|_, _| false).without_file).unwrap_or_default()
     }
 
@@ -168,12 +168,11 @@ impl<'a> UseLines<'a> {
 
 /// Creates the request for all uses of the symbol.
 fn everywhere(symbol: &SymbolName) -> CodeFindReferencesRequest {
-    let quoted = |text: &str| format!("|{}|", text.replace('\\', "\\\\").replace('|', "\\|"));
     CodeFindReferencesRequest {
-        package: Some(quoted(&symbol.package)),
+        package: Some(barred(&symbol.package)),
         project_only: false,
         limit: usize::MAX,
-        ..CodeFindReferencesRequest::new(quoted(&symbol.name))
+        ..CodeFindReferencesRequest::new(barred(&symbol.name))
     }
 }
 

@@ -112,7 +112,7 @@ impl Server {
         let range = document.range(Range::of(start..at as usize), self.encoding());
         let items = found.into_iter().enumerate().map(|(number, (_, _, text, kind, known))| {
             let label = known.map_or_else(|| text.to_string(), |_| format!("{prefix}{text}"));
-            let data = known.map(|known| json!({ "package": known.package, "name": known.name }));
+            let data = known.map(|known| &known.symbol);
             json!({
                 "label": label,
                 "kind": kind,

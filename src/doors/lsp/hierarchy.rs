@@ -25,16 +25,16 @@ const FUNCTION: u32 = 12;
 
 impl Server {
     /// Returns a hierarchy item for a symbol defined at `place`, with the protocol's `kind`.
-    fn item(&self, SymbolName { package, name }: &SymbolName, kind: u32, place: &Place) -> Option<Value> {
+    fn item(&self, symbol: &SymbolName, kind: u32, place: &Place) -> Option<Value> {
         let location = self.locations(vec![place.clone()]).pop()?;
         Some(json!({
-            "name": name.to_lowercase(),
-            "detail": package,
+            "name": symbol.name.to_lowercase(),
+            "detail": symbol.package,
             "kind": kind,
             "uri": location["uri"],
             "range": location["range"],
             "selectionRange": location["range"],
-            "data": { "package": package, "name": name },
+            "data": symbol,
         }))
     }
 

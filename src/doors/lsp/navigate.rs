@@ -15,19 +15,15 @@ use crate::actions::symbols::describe_symbol::text::headed;
 use crate::actions::symbols::find_definition::FindDefinitionRequest;
 use crate::actions::uses::code_find_references::CodeFindReferencesRequest;
 use crate::actions::uses::occurrences::FileOccurrence;
+use crate::answer::name::barred;
 use crate::answer::{LispKind, LispName};
 use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::source::positions::PlaceAccess;
 
-/// Quotes a symbol's name for use in a request.
-pub(super) fn quoted(name: &str) -> String {
-    format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|"))
-}
-
 /// Returns the request for the description of a symbol.
 pub(super) fn describe(symbol: &SymbolName) -> DescribeSymbolRequest {
-    DescribeSymbolRequest::new(quoted(&symbol.name)).package(&*symbol.package)
+    DescribeSymbolRequest::new(barred(&symbol.name)).package(&*symbol.package)
 }
 
 impl Server {
@@ -72,7 +68,7 @@ impl Server {
         methods: bool,
         control: &Control,
     ) -> Result<Vec<Place>, RequestRefusal> {
-        let request = FindDefinitionRequest::new(quoted(&symbol.name)).package(&*symbol.package);
+        let request = FindDefinitionRequest::new(barred(&symbol.name)).package(&*symbol.package);
         let known = self.bank()?.ask(&request, control).map(|answer| answer.definitions).unwrap_or_default();
         control.check().map_err(Error::from)?;
         let any = methods && known.iter().any(|found| found.kind == LispKind::Method);
@@ -118,7 +114,7 @@ impl Server {
     pub(super) fn used(&self, symbol: &SymbolName, control: &Control) -> Result<Vec<Place>, RequestRefusal> {
         let (_, mut places) = self.in_documents(symbol, control);
         let bank = self.bank()?;
-        let mut request = CodeFindReferencesRequest::new(quoted(&symbol.name));
+        let mut request = CodeFindReferencesRequest::new(barred(&symbol.name));
         (request.package, request.limit) = (Some(symbol.package.clone()), 100_000);
         request.project_only = bank.root().is_some();
         // A symbol that does not exist in the image occurs only in open text.

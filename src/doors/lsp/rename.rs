@@ -9,10 +9,10 @@ use steelbank_reader::lines::LineIndex;
 
 use super::convert::{self, Answered, RequestRefusal};
 use super::documents::{OpenDocument, TOO_LARGE};
-use super::navigate::quoted;
 use super::server::Server;
 use crate::actions::change::rename::{RenamePlan, RenameRequest};
 use crate::actions::uses::occurrences::{FileOccurrence, OccurrenceKind};
+use crate::answer::name::barred;
 use crate::engine::control::Control;
 use crate::source::positions::Evidence;
 
@@ -110,7 +110,7 @@ impl Server {
     /// documents. In forms that have changed since they were loaded, the occurrences come from the
     /// reader, and the user must confirm these edits.
     fn rename_symbol(&self, found: &FileOccurrence, new: &str, control: &Control) -> Answered {
-        let mut request = RenameRequest::new(quoted(&found.symbol.name), new);
+        let mut request = RenameRequest::new(barred(&found.symbol.name), new);
         request.package = Some(found.symbol.package.clone());
         let (unsaved, plan) = self.saved_plan(&request, control)?;
         let mut edits: BTreeMap<PathBuf, Vec<Value>> = BTreeMap::new();

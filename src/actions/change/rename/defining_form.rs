@@ -157,9 +157,8 @@ impl<'a> Planner<'a> {
     ) -> Result<Option<DefiningFormEdits>, Error> {
         let (index, project) = (&self.context.index, self.context.project);
         let family = structures.family(structure, slot);
-        let found = index.symbol_named(&slot.package, &slot.name);
         // All structures with a slot of this name share the slot's symbol.
-        let Some((symbol, _)) = found.filter(|(symbol, _)| *symbol != self.symbol) else { return Ok(None) };
+        let Some(symbol) = index.named(slot).filter(|symbol| *symbol != self.symbol) else { return Ok(None) };
         let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
         let mut parts =
             DefiningFormEdits { slot: (slot.name.clone(), new.to_owned()), ..DefiningFormEdits::default() };
@@ -231,8 +230,7 @@ impl<'a> Planner<'a> {
             let Some(prefix) = prefix(structure) else { return Ok(None) };
             let (old, new) = (format!("{prefix}{}", slot.name), format!("{prefix}{new}"));
             for symbol in self.names.named(index, &old) {
-                let home = SymbolUses::new(index, symbol, FunctionName::Plain).sought().package.clone();
-                let image = self.definitions(&old, &home)?;
+                let image = self.definitions(&index.full_name(symbol))?;
                 let here = |(file, form): (PathBuf, u32)| file == *path && form == structure.form;
                 let known = parts.renamed_too.iter().any(|(known, _)| *known == symbol);
                 if symbol != self.symbol
@@ -280,8 +278,7 @@ impl<'a> Planner<'a> {
             {
                 continue;
             }
-            let home = SymbolUses::new(index, symbol, FunctionName::Plain).sought().package.clone();
-            let image = self.definitions(&name, &home)?;
+            let image = self.definitions(&index.full_name(symbol))?;
             let made = crate::actions::change::rename::derived::sources(&image.definitions)
                 .any(|(path, form)| forms.contains(&(path.as_path(), form)));
             if made {
@@ -304,9 +301,7 @@ impl<'a> Planner<'a> {
         if structure.derives_name[0] {
             constructors.extend(self.names.named(index, &format!("MAKE-{}", structure.name.name)));
         }
-        for SymbolName { package, name } in &structure.constructors {
-            constructors.extend(index.symbol_named(package, name).map(|found| found.0));
-        }
+        constructors.extend(structure.constructors.iter().filter_map(|name| index.named(name)));
         let mut unclear = false;
         for symbol in constructors {
             let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
