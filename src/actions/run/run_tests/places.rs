@@ -41,7 +41,7 @@ pub(super) struct TestPlaces {
     packages: BTreeSet<String>,
     /// Forms whose operator's name contains TEST, by package and the name that is the second
     /// element.
-    forms: BTreeMap<(String, String), TestForm>,
+    forms: BTreeMap<SymbolName, TestForm>,
     /// Top-level forms that expand to definitions of tests: the framework, the form, and the names
     /// in it.
     generated: Vec<(&'static str, TestForm, BTreeSet<String>)>,
@@ -86,8 +86,8 @@ impl TestPlaces {
     pub(super) fn of_test(&self, test: &FrameworkTest) -> Option<TestForm> {
         let name = test.name.to_uppercase();
         let written = match &test.package {
-            Some(package) => self.forms.get(&(package.clone(), name.clone())),
-            None => self.forms.iter().find(|((_, other), _)| *other == name).map(|(_, place)| place),
+            Some(package) => self.forms.get(&SymbolName::new(&**package, &*name)),
+            None => self.forms.iter().find(|(other, _)| other.name == name).map(|(_, place)| place),
         };
         written.or_else(|| self.generating_form(&test.framework, &name, self.has_package(test))).cloned()
     }
@@ -147,7 +147,7 @@ impl TestPlaces {
                 continue;
             };
             if let Some(name) = top.form.and_then(|top| test_name(&text, &bytes, top)) {
-                self.forms.entry((package.clone(), name)).or_insert(form);
+                self.forms.entry(SymbolName::new(&*package, name)).or_insert(form);
             }
             self.packages.insert(package);
         }
