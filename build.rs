@@ -1,6 +1,6 @@
-//! Builds the image that the program runs. It saves the core with the Lisp half loaded, converts
-//! the core's cross references into an index, and, for feature `embedded`, packs the core and the
-//! contrib modules for linking. `bootstrap` has built SBCL itself.
+//! Builds the image that the program runs, with the SBCL that `bootstrap` has built. It saves the
+//! core with the Lisp half loaded, converts the core's cross references into an index, and, for
+//! feature `embedded`, packs the core and the contrib modules for linking.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -44,8 +44,8 @@ fn image_key() -> Result<String> {
     Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
 }
 
-/// Runs the new SBCL on lisp/build-core.lisp, which saves the core and exports its cross references
-/// for the index.
+/// Runs lisp/build-core.lisp in the built SBCL, which saves the core and exports its cross
+/// references. Converts these into the index.
 fn save_core(sbcl: &Path, out: &Path, image: &Path) -> Result<()> {
     let output = Command::new("sh")
         .arg("lisp/build-core.sh")

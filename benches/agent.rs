@@ -2,11 +2,11 @@
 //! written by others: `cargo bench --bench agent [-- FOLDER]`.
 //!
 //! benches/agent/tasks.txt scripts both sides and lists the correct lines. The bench counts calls,
-//! tokens (characters / 4, in requests and answers), and wrong and missing lines, and prints the
-//! table in README. A task is lost if steelbank's answer has a wrong or missing line that the other
-//! side has not, or if it costs more than three times the tokens at equal correctness. The sources
-//! come from apt and are stored in FOLDER, if given.
-// Allow what a program does: a bench prints, and panics at what it does not expect.
+//! tokens (characters / 4, in requests and answers), and wrong and missing lines, and prints a
+//! table. A task is lost if steelbank has a wrong or missing line that ripgrep does not have, or if
+//! it costs more than three times the tokens at equal correctness. The sources come from apt and
+//! are stored in FOLDER, if given.
+// A bench is a program: it prints, and panics at unexpected results.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use std::collections::BTreeSet;
@@ -36,7 +36,8 @@ struct Task {
     asks: Vec<(String, Value)>,
     commands: Vec<String>,
     truth: BTreeSet<String>,
-    /// Lines that count neither as right nor as wrong, as patterns with `.*` as the only operator.
+    /// Lines that count neither as right nor as wrong. In these patterns, `.*` is the only
+    /// operator.
     fine: Vec<String>,
     by_truth_alone: bool,
 }

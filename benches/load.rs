@@ -25,7 +25,8 @@ mod common;
 #[path = "../tests/it/fixtures.rs"]
 mod fixtures;
 
-/// The environment variable that names the system for the child to load, and the folder for its cache.
+/// The environment variable that names the system for the child to load, and the folder for its
+/// cache.
 const CHILD: &str = "STEELBANK_BENCH_LOAD";
 
 const SYSTEMS: [&str; 7] =

@@ -5,7 +5,7 @@
 //! Each request is followed by an echo, a request that the server only rejects. For both, prints
 //! the server's processor time and the time from request to response, at the median and the 99th
 //! percentile.
-// Allow what a program does: a bench prints, and panics at what it does not expect.
+// A bench is a program: it prints, and panics at unexpected results.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, dead_code)]
 
 mod common;
@@ -144,7 +144,7 @@ impl Editor {
         [&mut times, &mut echoes].into_iter().chain(&mut spent).for_each(|row| row.sort());
         let part = |times: &[Duration], percent: usize| times[times.len() * percent / 100];
         println!(
-            "{what}: {:.2?} of the processor at the median, {:.2?} at 99 % (echo {:.2?}, {:.2?}); time: {:.2?}, {:.2?} \
+            "{what}: processor time: {:.2?} at the median, {:.2?} at 99 % (echo {:.2?}, {:.2?}); time: {:.2?}, {:.2?} \
              (echo {:.2?}, {:.2?}); answers of up to {size} bytes",
             part(&spent[0], 50),
             part(&spent[0], 99),
@@ -171,7 +171,8 @@ fn main() {
     let systems: &[&str] = if large.is_some() { &["auto"] } else { &common::LIBRARIES };
     let mut editor = Editor::start(&root, &cache, systems);
     let others = if large.is_some() { root.join("others") } else { root.clone() };
-    // Wait for the snapshot, a folder besides the locks and unfinished snapshots.
+    // Wait for the snapshot, which is a folder. Names with an extension belong to locks and
+    // unfinished snapshots.
     let patience = Instant::now();
     let is_made = || {
         let mut entries = fs::read_dir(cache.join("projects/snapshots")).into_iter().flatten().flatten();
@@ -262,7 +263,7 @@ fn diagnostics(editor: &mut Editor, root: &Path, libraries: &Path) {
                 .to_lowercase()
                 .contains(&unknown)
             {}
-            // The first check finds no copy ready.
+            // The first check has to start a copy of Lisp, so it is not measured.
             match save {
                 0 => before = editor.used(),
                 _ => times.push(begun.elapsed()),
@@ -288,7 +289,7 @@ fn diagnostics(editor: &mut Editor, root: &Path, libraries: &Path) {
         let plain = said.lines().find_map(|line| line.strip_prefix("spent ")?.parse::<u64>().ok());
         let plain = Duration::from_micros(plain.unwrap_or_else(|| panic!("{said}")));
         println!(
-            "diagnostics of {file}, saved: {spent:.2?} of the processor, {:.2?} at the median until they are there; \
+            "diagnostics of {file} after a save: {spent:.2?} of processor time, {:.2?} at the median until they arrive; \
              compile-file in plain SBCL: {plain:.2?}",
             times[SAVES / 2]
         );

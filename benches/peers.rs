@@ -5,7 +5,7 @@
 //! The sides take turns in one run. Prints the table of docs/peers.md: the wrong and missing lines
 //! of each side, and its median time. Fails if steelbank has any wrong or missing line. Swank and
 //! ripgrep come from apt.
-// Allow what a program does: a bench prints, and panics at what it does not expect.
+// A bench is a program: it prints, and panics at unexpected results.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::collections::BTreeSet;

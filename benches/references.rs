@@ -84,7 +84,7 @@ fn who_calls_or_macroexpands(bencher: Bencher<'_, '_>, name: &str) {
     });
 }
 
-/// Runs the who-calls family on the index alone.
+/// Runs the who-calls family on the index alone, without lines.
 #[divan::bench(args = NAMES)]
 fn who_calls_or_macroexpands_without_lines(bencher: Bencher<'_, '_>, name: &str) {
     bencher.bench_local(|| {

@@ -1,12 +1,12 @@
 //! Renames all names of the libraries in a folder, with each library as a project, and prints the
 //! outcomes: `cargo bench --bench rename -- FOLDER [LIBRARY...]`.
 //!
-//! Each library finds the other ones, unrenamed, in the same folder, and those of
+//! Each library finds the other libraries, unrenamed, in the same folder and through
 //! CL_SOURCE_REGISTRY. Each renamed library is reloaded and must have the same diagnostics.
 //! tests/held-out.sh fetches the libraries of README's table. With STEELBANK_RENAME_SHOW, prints
 //! each name that has inexact places. STEELBANK_RENAME_VERIFY names a steelbank program that
 //! verifies a sample of the renames with cautions.
-// Allow what a program does: a bench prints, and panics at what it does not expect.
+// A bench is a program: it prints, and panics at unexpected results.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 #[path = "../tests/renames/mod.rs"]

@@ -1,19 +1,19 @@
 //! Benchmarks the time from process start to the first correct answer, and from Lisp's death to the
-//! next one, with a snapshot of a project of many systems. Compares both with the same call in an
-//! empty image. Run with `cargo bench --bench start`; `-- SYSTEMS RUNS` sets the number of systems
-//! and runs.
+//! next answer, with a snapshot of a project of many systems. Compares both with the same call in
+//! an empty image. Run with `cargo bench --bench start`; `-- SYSTEMS RUNS` sets the number of
+//! systems and runs.
 //!
 //! The project is generated. Each system has three files and depends on three other systems; the
 //! last system depends on all, and on the libraries of the tests if they are available. The figures
 //! are medians over complete processes, `steelbank who-calls …`. *An edit* changes one function in
-//! the last file of the last system, which each of these processes compiles. Compiling and loading
-//! that file alone is measured in an otherwise empty image; the rest of an edit's cost is ASDF's
+//! the last file of the last system, and the next process compiles that file. Compiling and loading
+//! the file alone is measured in an otherwise empty image; the rest of an edit's cost is ASDF's
 //! plan, the index and the answer.
 //!
 //! An edit is also measured in processor time. Two further figures of processor time fail above
-//! their limits: a command with `--system auto` compared with an empty image, and the background
-//! work of a project of four files that is edited before each of many commands, compared with as
-//! many loads.
+//! their limits. One compares a command with `--system auto` with an empty image. The other
+//! compares the background work of a project of four files, edited before each of many commands,
+//! with as many loads.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::panic, missing_docs)]
@@ -118,7 +118,7 @@ fn main() {
     let edit = |number: usize| {
         fs::write(&edited, format!("{text}(defun edited-{number} (x) (c-of-{last} x))\n")).unwrap();
     };
-    // Make a snapshot after each edit, even if a background process is already making one.
+    // Make a snapshot after each edit. Retry if a background process is already making one.
     let settle = || {
         while !make(&last).0 {
             std::thread::sleep(Duration::from_millis(100));
@@ -149,17 +149,17 @@ fn main() {
     println!("making the snapshot        {:>9.1} ms", milliseconds(making));
     println!("an empty image             {:>9.1} ms", milliseconds(empty));
     println!(
-        "from the snapshot          {:>9.1} ms   {:.2} of the empty image's",
+        "from the snapshot          {:>9.1} ms   {:.2} × the empty image",
         milliseconds(snapshot),
         ratio(pairs[runs / 2])
     );
     println!(
-        "with --system auto         {:>9.1} ms   of the processor; {:.2} of the empty image's; 1.5 are wanted",
+        "with --system auto         {:>9.1} ms   of processor time; {:.2} × the empty image; limit 1.5",
         milliseconds(auto.1),
         ratio(auto)
     );
     println!(
-        "back after Lisp's death    {:>9.1} ms   {:.2} of the empty image's; 50 ms are wanted",
+        "back after Lisp's death    {:>9.1} ms   {:.2} × the empty image; target 50 ms",
         milliseconds(returned),
         ratio((empty, returned))
     );
@@ -169,37 +169,37 @@ fn main() {
     lacking.sort_by(|one, other| ratio(*one).total_cmp(&ratio(*other)));
     println!("98 of {LACKING} lack a library  {:>9.1} ms   the first question", milliseconds(first));
     println!(
-        "each further question      {:>9.1} ms   {:.2} of the same in an empty image ({:.1} ms); 2 are wanted",
+        "each further question      {:>9.1} ms   {:.2} × the same question in an empty image ({:.1} ms); target 2",
         milliseconds(kept),
         ratio(lacking[runs / 2]),
         milliseconds(alone)
     );
     println!("an edit, without snapshot  {:>9.1} ms", milliseconds(plain_edits));
     println!(
-        "the first edit             {:>9.1} ms   from what is before the project",
+        "the first edit             {:>9.1} ms   from the snapshot of the project's dependencies",
         milliseconds(first_edit)
     );
     println!(
-        "each later edit            {:>9.1} ms   from what is before the system",
+        "each later edit            {:>9.1} ms   from the snapshot of the systems before the edited one",
         milliseconds(next_edits)
     );
     println!("compiling that file alone  {:>9.1} ms", milliseconds(compiled_alone));
     for (edit, snapshot, alone, of) in [
         (next_edits, snapshot, compiled_alone, ""),
-        (edits_used, snapshot_used, alone_used, "of the processor: "),
+        (edits_used, snapshot_used, alone_used, "processor time: "),
     ] {
         let beyond = edit.saturating_sub(snapshot);
         println!(
-            "an edit beyond the start   {:>9.1} ms   {of}{:.2} of the file alone ({:.1} ms); {:.1} ms more",
+            "an edit minus the start    {:>9.1} ms   {of}{:.2} × compiling the file alone ({:.1} ms); {:.1} ms more",
             milliseconds(beyond),
             ratio((alone, beyond)),
             milliseconds(alone),
             milliseconds(beyond.saturating_sub(alone))
         );
     }
-    // Version 0.2 took 34 ms more than the 26 ms of the file alone.
+    // With version 0.2, an edit took 2.31 times as long as compiling the file alone.
     let edit = ratio((compiled_alone, next_edits.saturating_sub(snapshot)));
-    println!("  of which the first is to be no more than version 0.2's, 2.31, and a tenth");
+    println!("  limit of the first ratio: 2.54, a tenth more than with version 0.2 (2.31)");
     let behind = behind(folder.path());
     assert!(
         ratio(auto) <= 1.5 && behind <= 1.5 && edit <= 2.54,
@@ -245,9 +245,9 @@ fn behind(folder: &Path) -> f64 {
     let empty = median((0..11).map(|_| processor_of(|| run(&["who-calls", "cl:mapcar"], "SB-")).1));
     let (mut before, mut after) = (Duration::ZERO, Duration::ZERO);
     let mut edits = 0;
-    // Less time means that no snapshot was made.
+    // With less time, no snapshot can have been made.
     while after < making / 2 {
-        assert!(edits < EDITS, "the snapshot is not made anew");
+        assert!(edits < EDITS, "no new snapshot was made");
         let number = edits;
         edits += 1;
         // ASDF compares dates in seconds.
@@ -260,13 +260,13 @@ fn behind(folder: &Path) -> f64 {
     }
     let one = after / edits;
     println!(
-        "four files: a load takes   {:>9.1} ms   of the processor ({:.1} ms without one)",
+        "four files: a load takes   {:>9.1} ms   of processor time ({:.1} ms without a load)",
         milliseconds(load),
         milliseconds(empty)
     );
     println!("making the snapshot        {:>9.1} ms", milliseconds(making));
     println!(
-        "an edit and a question     {:>9.1} ms; in the background {:.1} ms, as {edits} edits had it made once: {:.2} of a load; 1.5 are wanted",
+        "an edit and a question     {:>9.1} ms; in the background {:.1} ms, the mean of {edits} edits until a new snapshot: {:.2} × a load; limit 1.5",
         milliseconds(before / edits),
         milliseconds(one),
         ratio((load, one))
@@ -277,9 +277,9 @@ fn behind(folder: &Path) -> f64 {
 /// The number of systems in a project that lacks a library.
 const LACKING: usize = 116;
 
-/// Measures a call about an unknown name in a project whose systems mostly lack a library: first
-/// with `--system auto`, which tries all of them, then pairs of complete processes, without systems
-/// and with the recorded failure.
+/// Measures a call about an unknown name in a project of systems that mostly lack a library. First
+/// with `--system auto`, which tries all of them; then in pairs of complete processes, without
+/// systems and with the recorded failure.
 fn lacking(folder: &Path, runs: usize) -> (Duration, Vec<(Duration, Duration)>) {
     let root = folder.join("lacking");
     fs::create_dir_all(root.join(".git")).unwrap();

@@ -64,8 +64,8 @@ impl Lines {
         Self::served(Command::new(env!("CARGO_BIN_EXE_steelbank")).arg("serve").current_dir(empty))
     }
 
-    /// Starts a server on a project in which three lines use `bench::callee`, with `folders` more
-    /// folders of ten files each.
+    /// Starts a server on a project with three lines that use `bench::callee`, and with `folders`
+    /// more folders of ten files each.
     fn server_of_project(folders: usize) -> Self {
         let folder = std::env::temp_dir().join(format!("steelbank-bench-{}-{folders}", std::process::id()));
         let project = folder.join("project");
@@ -190,7 +190,7 @@ fn echo(bencher: Bencher<'_, '_>, question: &str) {
     echo.end();
 }
 
-/// The numbers of folders besides the code.
+/// The numbers of folders in addition to the code's.
 const FOLDERS: [usize; 2] = [0, 300];
 
 fn references() -> String {
@@ -245,8 +245,8 @@ fn in_flight(bencher: Bencher<'_, '_>, question: &str) {
     server.end();
 }
 
-/// Measures 32 calls of who-references for a variable named in five unloaded files of 500 lines
-/// each.
+/// Measures 32 concurrent calls to who-references, for a variable that five unloaded files of 500
+/// lines each name.
 #[divan::bench]
 fn in_flight_with_text_that_is_not_loaded(bencher: Bencher<'_, '_>) {
     let project = std::env::temp_dir().join(format!("steelbank-bench-text-{}", std::process::id()));
@@ -277,7 +277,7 @@ const VARIABLES: [&str; 8] = [
     "*print-length*", "*print-escape*",
 ];
 
-/// Measures 32 different concurrent calls, so that no answer can be reused.
+/// Measures 32 concurrent calls with different arguments, so that no answer can be reused.
 #[divan::bench]
 fn different_in_flight(bencher: Bencher<'_, '_>) {
     let mut server = Lines::server();
@@ -311,7 +311,7 @@ fn stages(bencher: Bencher<'_, '_>, stage: &str) {
     }
 }
 
-/// Compares a name that does not exist, with its suggestions, with ten names that do.
+/// Compares a call with a name that does not exist, which suggests others, with ten existing names.
 #[divan::bench(args = ["no such name", "ten that are"])]
 fn names(bencher: Bencher<'_, '_>, which: &str) {
     let bank = Steelbank::get_or_start(Steelbank::builder()).unwrap();
@@ -332,7 +332,7 @@ fn names(bencher: Bencher<'_, '_>, which: &str) {
     });
 }
 
-/// Measures 32 concurrent calls of code-find-references with three lines each, in a project with
+/// Measures 32 concurrent calls to code-find-references with three lines each, in a project with
 /// this number of folders.
 #[divan::bench(args = FOLDERS)]
 fn references_in_flight(bencher: Bencher<'_, '_>, folders: usize) {
@@ -345,7 +345,7 @@ fn references_in_flight(bencher: Bencher<'_, '_>, folders: usize) {
     server.end();
 }
 
-/// Measures the same through a program that only repeats the answer.
+/// Measures the cost of the pipes for 32 concurrent calls: a program that only repeats the answer.
 #[divan::bench]
 fn echo_in_flight(bencher: Bencher<'_, '_>) {
     let mut server = Lines::server();

@@ -156,7 +156,8 @@ fn bench(folder: &Path) {
     println!("{tree:<28} {:<22} {:>12} {:>12} {theirs:>12}", "index / text", share(built.index_bytes), "-");
 }
 
-/// Chooses a name that occurs a few times in the tree, and one that occurs about a hundred times as often.
+/// Chooses a name that occurs a few times in the tree, and a name that occurs about a hundred times
+/// as often.
 fn names(root: &Path) -> [String; 2] {
     let output = Command::new("rg")
         .args(["--no-config", "--no-filename", "-o", "-w", "[a-z_]{5,20}"])

@@ -4,11 +4,12 @@
 //!     cargo bench --bench tree -- MEGABYTES
 //!
 //! The tree consists of copies of the fixtures' Lisp libraries up to the given size (default 3 MB)
-//! and of one loaded system. One process indexes the tree; a second one starts with the index on
-//! disk. Indexing is compared with reading the files, and the first call without an index with
-//! indexing. The figures are processor time of all threads and resident memory. From 27 MB on,
-//! figures of the second process above their limits are failures: up to 100 MB, the calls about
-//! MAPCAR and 64 MiB of growth; above that, the calls about each name and 300 MiB in total.
+//! and of one loaded system. One process indexes the tree; a second process starts with the index
+//! on disk. Indexing is compared with reading the files, and the first call without an index with
+//! indexing. The figures are processor time of all threads and resident memory. From 27 MB on, the
+//! bench fails if figures of the second process exceed their limits. Up to 100 MB, the limits apply
+//! to the calls about MAPCAR and to the growth of memory (64 MiB). Above, they apply to the calls
+//! about each name and to the memory in total (300 MiB).
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::panic, missing_docs)]
@@ -34,9 +35,10 @@ mod fixtures;
 
 /// The environment variable that passes the tree to the measured processes.
 const CHILD: &str = "STEELBANK_BENCH_TREE";
-/// The environment variable with the tree's megabytes if the limits apply, else 0.
+/// The environment variable that contains the tree's megabytes if the limits apply, and otherwise
+/// 0.
 const JUDGED: &str = "STEELBANK_BENCH_TREE_JUDGED";
-/// The environment variable with the processor time of indexing the tree, in milliseconds.
+/// The environment variable that contains the processor time of indexing the tree, in milliseconds.
 const INDEXING: &str = "STEELBANK_BENCH_TREE_INDEXING";
 const TIMES: usize = 9;
 
@@ -166,8 +168,8 @@ fn ask(root: &Path) {
         let (ours, theirs) =
             (median(pairs.iter().map(|pair| pair.0)), median(pairs.iter().map(|pair| pair.1)));
         show(&format!("who-calls {name} ({} places)", unseen(name)), ours, "ms", f64::MAX, &mut failed);
-        // In a small tree, who-calls of CAR lists mainly SBCL's own code, all of it, while
-        // find_references returns one page.
+        // In a small tree, only MAPCAR has a limit: for the other names, who-calls lists all uses
+        // in SBCL's code, while find_references returns one page.
         let bar = if is_large || name == "mapcar" { 2.0 } else { f64::MAX };
         show("  : find_references", ours / theirs, "x", bar, &mut failed);
     }

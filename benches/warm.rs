@@ -1,7 +1,7 @@
 //! Compares a project of many compiled systems with plain SBCL: the load, the first query after it,
 //! and the memory of the process. Run with `cargo bench --bench warm`; `-- PAIRS FOLDER` sets the
-//! number of pairs and a folder filled by tests/held-out.sh. All its systems that plain SBCL can
-//! load are then loaded from within the project.
+//! number of pairs and a folder filled by tests/held-out.sh. All systems in FOLDER that plain SBCL
+//! can load are then loaded from within the project.
 //!
 //! Each side is a process with the same SBCL and heap size. Both start at the same time, and have
 //! loaded the project once before into their caches, which are outside the project. No snapshots
@@ -10,11 +10,11 @@
 //! are medians. Memory is measured twice: after the queries, and after a full collection on both
 //! sides, because the former depends on the time of SBCL's last collection.
 //!
-//! Further rows break down time and memory. Garbage collection time is SBCL's own figure; exporting
-//! and baking the index are repeated to measure them; sidecars are read after the load's answer.
-//! Lisp's memory is what it holds after a full collection, garbage what it held in addition before;
-//! the index is the size of its baked records; the rest of the host is its other resident
-//! allocations.
+//! Further rows break down time and memory. The time of garbage collections is SBCL's figure. The
+//! export of the index and its preparation are repeated to measure them. Sidecars are read after
+//! the load's answer. Lisp's memory is measured after a full collection, and garbage is the
+//! difference from before. The index is the size of its prepared records; the rest of the host is
+//! its other resident allocations.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::panic, missing_docs)]
@@ -111,7 +111,7 @@ fn main() {
     };
     pair();
     let costs: Vec<[Cost; 2]> = (0..pairs).map(|_| pair()).collect();
-    println!("{} systems are asked for, {pairs} pairs", systems.len());
+    println!("{} systems, {pairs} pairs of processes", systems.len());
     println!("{:<36} {:>10} {:>10} {:>7}", "", "plain", "steelbank", "ratio");
     let mut failed: Vec<&(&str, f64)> = Vec::new();
     for (number, figure) in FIGURES.iter().enumerate() {
@@ -130,7 +130,7 @@ fn main() {
             (_, ours) => println!("{figure:<36} {:>10} {:>10.2}", "", ours.unwrap()),
         }
     }
-    assert!(failed.is_empty(), "more than {failed:?} of plain SBCL's");
+    assert!(failed.is_empty(), "above the limits, as multiples of plain SBCL: {failed:?}");
 }
 
 /// Lists the systems in the project's folder that plain SBCL can load in one image: first those
@@ -152,7 +152,7 @@ fn loadable(root: &Path) -> Vec<String> {
     }
     names.sort();
     names.dedup();
-    // It defines a package of the same name as another library's.
+    // cffi-uffi-compat defines a package that another library defines, too.
     names.retain(|name| name != "cffi-uffi-compat");
     let listed = names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(" ");
     let load = format!(

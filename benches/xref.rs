@@ -1,8 +1,8 @@
 //! Benchmarks the cross-reference index on the image's own records and on a million synthetic ones.
 //!
 //! Compare ratios: `scan` is the cost of an answer without an index (a pass over all decoded
-//! records). The times for a million records compared with those for the image show that the size
-//! does not matter.
+//! records). Comparing the times for a million records with the times for the image shows that they
+//! do not depend on the number of records.
 
 #![allow(clippy::expect_used)]
 

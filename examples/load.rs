@@ -13,7 +13,8 @@ use steelbank::loaded::LoadStatus;
 use steelbank::{Control, Error, LoadRequest, ProjectSettings, Steelbank};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Ignore a failure to remove the folder: the cancelled load may still be writing to it.
+    // The removal of the folder may fail, because the cancelled load may still be writing to it.
+    // Ignore that.
     let project = tempfile::Builder::new().prefix("steelbank-example-").tempdir()?;
     let folder = project.path();
     fs::write(folder.join("demo.asd"), "(defsystem \"demo\" :components ((:file \"demo\")))")?;

@@ -36,7 +36,7 @@ const RETURN: Duration = Duration::from_secs(20);
 /// its limit.
 const GROWTH: u64 = 400 * 1024;
 
-/// Faulty code, loaded as files with a limit of one second each.
+/// Faulty code, loaded as files with a limit of two seconds each.
 const FAULTS: [&str; 10] = [
     "(error \"a plain error\")",
     "(loop)",
@@ -185,7 +185,7 @@ enum Kind {
     Evaluate,
     Restart,
     Death,
-    /// The waiting thread compares the answer.
+    /// The thread that waits for the answer compares it.
     Compared,
 }
 
@@ -567,7 +567,7 @@ impl<'a> Soak<'a> {
         match self.output.recv_timeout(Duration::from_millis(500)) {
             Ok(line) => self.take(&line),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Err("the server has left".into()),
+            Err(RecvTimeoutError::Disconnected) => return Err("the server has ended".into()),
         }
         let silent = Duration::from_secs(1);
         self.waiting.retain(|_, asked| !(asked.cancelled && asked.at.elapsed() > silent));

@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     drop(guard);
     println!("squares: {squares:?}");
 
-    // Submit a job of your own: no thread waits for it.
+    // Submit a custom job: no thread waits for its result.
     let ticket = bank.lisp().submit(Lane::Query, Duration::from_secs(10), None, |on_lisp| {
         on_lisp.call("describe-symbol", &["CAR", "COMMON-LISP"])
     });

@@ -51,8 +51,8 @@
 
 (mapc #'require *preloaded*)
 
-;; Make them immutable. A system that is only preloaded would be replaced by an .asd file that ASDF
-;; finds, and loaded a second time.
+;; Make the modules immutable. A system that is only preloaded would be replaced by an .asd file
+;; that ASDF finds, and loaded a second time.
 (dolist (name *preloaded*)
   (asdf:register-immutable-system name))
 
@@ -66,14 +66,12 @@
         (let ((source (asdf:component-pathname component)))
           (multiple-value-bind (fasl warnings failure)
               (handler-bind ((sb-ext:compiler-note #'muffle-warning))
-                ;; The core must not reveal in which folder it was built.
+                ;; The core must not reveal the path of its build folder.
                 (with-compilation-unit (:source-namestring (format nil "steelbank/lisp/~a.lisp"
                                                                    (asdf:component-name component)))
-                  (compile-file source
-                                :external-format :utf-8
-                                :output-file (merge-pathnames (make-pathname :name (pathname-name source)
-                                                                             :type "fasl")
-                                                              *fasls*))))
+                  (let ((name (make-pathname :name (pathname-name source) :type "fasl")))
+                    (compile-file source :external-format :utf-8
+                                         :output-file (merge-pathnames name *fasls*)))))
             (declare (ignore warnings))
             (when (or failure (null fasl))
               (format *error-output* "~&Failed to compile the Lisp half: ~a~%" source)
@@ -95,17 +93,20 @@
   (let ((folder (merge-pathnames "practice/" *out*)))
     (ensure-directories-exist folder)
     (write-practice-file folder "steelbank-practice.asd"
-                         "(defsystem \"steelbank-practice\" :version \"1.0\" :serial t :pathname \"\"
-                            :depends-on (\"steelbank-practice/base\" (:version \"steelbank-practice/base\" \"1.0\"))
+                         "(defsystem \"steelbank-practice\" :version \"1.0\" :serial t
+                            :depends-on (\"steelbank-practice/base\"
+                                         (:version \"steelbank-practice/base\" \"1.0\"))
                             :in-order-to ((test-op (test-op \"steelbank-practice/base\")))
-                            :components ((:static-file \"text.txt\")
-                                         (:module \"parts\" :pathname \"\"
-                                          :components ((:file \"one\") (:file \"two\" :depends-on (\"one\"))))))
-                          (defsystem \"steelbank-practice/base\" :version \"1.0\" :components ((:file \"base\")))")
+                            :pathname \"\" :components
+                            ((:static-file \"text.txt\")
+                             (:module \"parts\" :pathname \"\" :components
+                              ((:file \"one\") (:file \"two\" :depends-on (\"one\"))))))
+                          (defsystem \"steelbank-practice/base\" :version \"1.0\"
+                            :components ((:file \"base\")))")
     (write-practice-file folder "text.txt" "")
     (dolist (name '("base" "one" "two"))
-      (write-practice-file folder (concatenate 'string name ".lisp")
-                           (format nil "(in-package :steelbank-build) (defun practise-~A () ~:*~S)~%" name)))
+      (let ((text (format nil "(in-package :steelbank-build) (defun practise-~A () ~:*~S)~%" name)))
+        (write-practice-file folder (concatenate 'string name ".lisp") text)))
     (loop repeat 2
           do (asdf:load-asd (merge-pathnames "steelbank-practice.asd" folder))
              (asdf:load-system "steelbank-practice")
@@ -115,7 +116,7 @@
 
 (setf steelbank::*contribs* (contribs))
 (push 'steelbank::provide-contrib sb-ext:*module-provider-functions*)
-;; It comes last, so that a project's own system takes precedence.
+;; Search contribs last, so that a project's own system takes precedence.
 (setf asdf:*system-definition-search-functions*
       (append asdf:*system-definition-search-functions* '(steelbank::find-contrib-system)))
 
@@ -152,8 +153,8 @@
     (funcall save core :toplevel #'steelbank:main)))
 
 (defun save ()
-  "Refuse every exit, and save the core in which SAVE-WITH-INDEX starts."
-  ;; Make the object system compile now what the export calls.
+  "Refuse every exit, and save a core that starts in SAVE-WITH-INDEX."
+  ;; Call this now, so that the object system compiles here what the export will need.
   (steelbank::xref-baseline)
   (steelbank::refuse-exits)
   (steelbank::replace-debugger)

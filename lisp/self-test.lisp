@@ -9,8 +9,8 @@
 
 (in-package "STEELBANK-SELF-TEST")
 
-;; Versions differ by a few: 2.5.2 has 505, 2.6.3 has 489. A build without the cross references of
-;; SBCL's own code has none.
+;; The number differs between versions: 2.5.2 has 505 records, 2.6.3 has 489. A build without the
+;; cross references of SBCL's own code has none.
 (defparameter *least-callers-of-mapcar* '(("2.5.2" . 500) (t . 400))
   "The minimum number of records that who-calls MAPCAR must find, by version.")
 
@@ -24,7 +24,7 @@
 
 (defun report (holds control &rest arguments)
   "Print one line for a check: whether it HOLDS, and CONTROL applied to ARGUMENTS."
-  ;; Count it if it failed.
+  ;; Count failed checks.
   (unless holds (incf *failures*))
   (format t "~:[FAILED~;ok~]: ~?~%" holds control arguments))
 
@@ -39,10 +39,9 @@
 (declaim (notinline callee caller))
 
 (defun calls-in-form (translations)
-  "Return the form numbers of the calls of CALLEE in *FORM*, found by walking *FORM* along the
-paths in TRANSLATIONS."
-  ;; A path is a form number, then indices from the inside out; the outermost is that of the
-  ;; top-level form.
+  "Return the form numbers of the calls of CALLEE in *FORM*, according to TRANSLATIONS."
+  ;; Walk *FORM* along the paths in TRANSLATIONS. A path is a form number, then indices from the
+  ;; inside out; the last index is that of the top-level form.
   (loop for (number . indices) across translations
         for path = (rest (reverse indices))
         for form = (reduce (lambda (form index) (nth index form)) path :initial-value *form*)
@@ -50,8 +49,7 @@ paths in TRANSLATIONS."
           collect number))
 
 (defun recorded-calls ()
-  "Return the form numbers of the calls of CALLEE in the compiled *FORM*, according to cross
-references."
+  "Return the form numbers of the recorded cross references to CALLEE in the compiled *FORM*."
   (setf (fdefinition 'caller) (compile nil *form*))
   (sort (loop for (nil . source) in (sb-introspect:who-calls 'callee)
               collect (sb-introspect:definition-source-form-number source))
@@ -59,9 +57,10 @@ references."
 
 (defun check-internals ()
   "Check that SBCL's own code has cross references, which the contracts' examples need."
-  (let ((count (length (sb-introspect:who-calls 'mapcar)))
-        (least (rest (or (assoc (lisp-implementation-version) *least-callers-of-mapcar* :test #'equal)
-                         (assoc t *least-callers-of-mapcar*)))))
+  (let* ((count (length (sb-introspect:who-calls 'mapcar)))
+         (version (lisp-implementation-version))
+         (least (rest (or (assoc version *least-callers-of-mapcar* :test #'equal)
+                          (assoc t *least-callers-of-mapcar*)))))
     (report (>= count least)
             "who-calls MAPCAR finds ~D records in SBCL's own code (at least ~D required)."
             count least)))
@@ -71,11 +70,13 @@ references."
   (let ((expected (calls-in-form (sb-di:form-number-translations *form* 0)))
         (recorded (recorded-calls)))
     (report (and (= 3 (length expected)) (equal expected recorded))
-            "three calls in one function are recorded at form numbers ~{~D~^, ~} (expected ~{~D~^, ~})."
+            "three calls in one function are recorded at form numbers ~{~D~^, ~} (expected ~
+             ~{~D~^, ~})."
             recorded expected)))
 
 (defparameter *three-forms*
-  (format nil "(defvar *taken* 1)~%(defun take (x)~%  (list \"é\" (car x)))~%(take (list *taken*))~%")
+  (format nil "(defvar *taken* 1)~%(defun take (x)~%  (list \"é\" (car x)))~%~
+               (take (list *taken*))~%")
   "The text of a file with three top-level forms.")
 
 (defparameter *places*
@@ -88,9 +89,10 @@ references."
 
 (defun call-with-folder (function)
   "Call FUNCTION with the pathname of a new folder, which is deleted afterwards."
-  (let ((folder (merge-pathnames (format nil "steelbank-~36R/" (random (expt 2 64) (make-random-state t)))
-                                 (sb-ext:parse-native-namestring (or (sb-ext:posix-getenv "TMPDIR") "/tmp")
-                                                                 nil *default-pathname-defaults* :as-directory t))))
+  (let* ((name (format nil "steelbank-~36R/" (random (expt 2 64) (make-random-state t))))
+         (parent (sb-ext:parse-native-namestring (or (sb-ext:posix-getenv "TMPDIR") "/tmp") nil
+                                                 *default-pathname-defaults* :as-directory t))
+         (folder (merge-pathnames name parent)))
     (unwind-protect (progn (ensure-directories-exist folder)
                            (funcall function folder))
       (sb-ext:delete-directory folder :recursive t))))
@@ -121,15 +123,14 @@ references."
         (list (lambda (tap sidecar)
                 (setf size (length sidecar)
                       places (loop for ((form number)) in *places*
+                                   for position = (values (half "TAP-POSITION" tap form number))
                                    collect (multiple-value-list
-                                            (half "TAP-LINE-AND-COLUMN" tap
-                                                  (values (half "TAP-POSITION" tap form number))))))))
+                                            (half "TAP-LINE-AND-COLUMN" tap position))))))
       (compile-file path :external-format :utf-8))
     (values size places)))
 
 (defun check-tap ()
-  "Check that the tap records what SBCL's reader reads during compilation, which exact positions
-depend on."
+  "Check that the tap records what the reader reads during compilation, for exact positions."
   (let ((*standard-output* (make-broadcast-stream))
         (*error-output* (make-broadcast-stream))
         (said *standard-output*))
@@ -140,12 +141,12 @@ depend on."
          (let ((expected (mapcar #'rest *places*))
                (*standard-output* said))
            (report (and (plusp size) (equal places expected))
-                   "the tap writes a sidecar of ~D octet~:P for three forms, with ~:[no positions~;~:*the positions ~{~{~D:~D~}~^ ~}~] (expected ~{~{~D:~D~}~^ ~})."
+                   "the tap writes a sidecar of ~D octet~:P for three forms, with ~:[no ~
+                    positions~;~:*the positions ~{~{~D:~D~}~^ ~}~] (expected ~{~{~D:~D~}~^ ~})."
                    size places expected)))))))
 
 (defun check-used-internals ()
-  "Check that the SBCL internals that the Lisp half uses are as expected, and report those that
-are not."
+  "Check that SBCL's internals are as the Lisp half expects, and report those that are not."
   (handler-bind ((warning #'muffle-warning))
     (dolist (file '("package.lisp" "internals/table.lisp"))
       (load (merge-pathnames file *load-truename*))))

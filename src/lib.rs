@@ -11,7 +11,7 @@
 //! let callers = bank.ask(&WhoRequest::calls("cl:mapcar"), &Control::default())?;
 //! assert!(callers.count > 300);
 //! for user in callers.users.iter().take(3) {
-//!     println!("{} in {:?}", user.name, user.places[0].file);
+//!     println!("{} at {:?}", user.name, user.position.map(|at| at.place));
 //! }
 //! # Ok(())
 //! # }
@@ -57,7 +57,8 @@
 //! let control = Control::default();
 //! let found = bank.ask(&AproposRequest::new("hash-table-count"), &control)?;
 //! assert!(found.total > 0);
-//! let described = bank.ask(&DescribeSymbolRequest::new("hash-table-count").package("CL"), &control)?;
+//! let request = DescribeSymbolRequest::new("hash-table-count").package("CL");
+//! let described = bank.ask(&request, &control)?;
 //! assert!(described.to_string().starts_with("COMMON-LISP::HASH-TABLE-COUNT [FUNCTION]"));
 //! assert_eq!(described.description.unwrap().symbol, "cl:hash-table-count");
 //! let readers = bank.ask(&WhoRequest::new(Kind::References, "cl:*print-base*"), &control)?;
@@ -68,27 +69,30 @@
 //!
 //! # Actions
 //!
-//! [`Steelbank::run`] runs an [`Action`], which loads code, evaluates code or writes files. Its
-//! [`Control`] also receives progress reports. Questions are answered meanwhile. Code that fails is
-//! an answer; [`Error::kind`] classifies errors.
+//! [`Steelbank::run`] runs an [`Action`], which loads code, evaluates code or writes files. The
+//! [`Control`] of an action also receives progress reports. Questions are answered while an action
+//! runs. If the user's code fails, the answer reports this; it is not an [`Error`]. [`Error::kind`]
+//! classifies errors.
 //!
 //! | purpose | request | answer |
 //! |---|---|---|
 //! | load a system, a file or the project | [`LoadRequest`] | [`LoadAnswer`] |
 //! | reload files that changed on disk | [`ReloadRequest`] | [`ReloadAnswer`] |
-//! | check in a copy whether texts load | [`CheckRequest`] | [`CheckAnswer`] |
+//! | check whether edited files load, in a copy of the image | [`CheckRequest`] | [`CheckAnswer`] |
 //! | run tests | [`RunTestsRequest`] | [`TestRun`] |
 //! | evaluate forms | [`EvaluateRequest`] | [`Evaluation`] |
 //! | get a form's value in Rust | [`EvaluateRequest::json`] | any type that serde can deserialize |
 //! | inspect an object | [`InspectRequest`] | [`Inspection`] |
 //! | verify a rename in copies | [`RenameVerifyRequest`] | [`Verified`] |
-//! | apply a rename, undo an edit | [`RenameApplyRequest`], [`UndoRequest`] | [`Applied`], [`Undone`] |
+//! | apply a rename | [`RenameApplyRequest`] | [`Applied`] |
+//! | undo an edit | [`UndoRequest`] | [`Undone`] |
 //! | edit one definition | [`EditRequest`] | [`EditAnswer`] |
-//! | roll back an edit that a killed process left incomplete | [`RecoverEditsRequest`] | [`UnfinishedEdit`]s |
+//! | roll back edits that a crash interrupted | [`RecoverEditsRequest`] | [`UnfinishedEdit`]s |
 //! | start a copy to try code in | [`ScratchRequest`] | [`scratch::Scratch`] |
 //! | index the project's text | `IndexProjectRequest` | `Indexed` |
 //!
-//! Every answer implements `Display`, which gives the text of the tools.
+//! Every answer implements `Display`. Its text is the same as that of the tool with the same
+//! subject.
 //!
 //! ```
 //! use std::time::Duration;
@@ -98,11 +102,13 @@
 //! # fn main() -> Result<(), steelbank::Error> {
 //! # let bank = Steelbank::get_or_start(Steelbank::builder())?;
 //! let control = Control::new(Duration::from_secs(60));
-//! let evaluation = bank.run(&EvaluateRequest::new("(defun cl-user::twice (x) (* 2 x)) (twice 21)"), &control)?;
+//! let request = EvaluateRequest::new("(defun cl-user::twice (x) (* 2 x)) (twice 21)");
+//! let evaluation = bank.run(&request, &control)?;
 //! assert_eq!(evaluation.values[0].text, "42");
 //! let squares: Vec<u32> = bank.run(&EvaluateRequest::new("(list 0 1 4)").json(), &control)?;
 //! assert_eq!(squares, [0, 1, 4]);
-//! let list = bank.run(&InspectRequest::new(Inspected::Expression("(list 1 2)".to_owned())), &control)?;
+//! let request = InspectRequest::new(Inspected::Expression("(list 1 2)".to_owned()));
+//! let list = bank.run(&request, &control)?;
 //! assert_eq!(list.parts.len(), 2);
 //! # Ok(())
 //! # }
@@ -124,17 +130,17 @@
 //!
 //! # Which code runs
 //!
-//! No code of the project runs unless a call requests it: loading, evaluating, inspecting an
-//! expression, running tests, and expanding macros, which compiler notes also do. In addition,
-//! describe-symbol runs print-object methods to print a variable's value. A question never interns
-//! a symbol.
+//! The project's code runs only if a call requires this: the call loads code, evaluates forms,
+//! inspects the value of an expression, runs tests, or expands macros. Compiler notes expand
+//! macros, too. In addition, describe-symbol runs print-object methods to print a variable's value.
+//! A question never interns a symbol.
 //!
 //! # Features
 //!
 //! * `embedded`: links SBCL into a program that calls [`Installation::embedded`].
 //! * `grammars`: lets the text index find definitions in languages other than Lisps.
-//! * `server` (default, enables both): the `steelbank` program, with its command line and its MCP
-//!   server.
+//! * `server` (default; enables `embedded` and `grammars`): the `steelbank` program, with its
+//!   command line and its MCP server.
 //! * `http` (default, enables `server`): the MCP server over HTTP.
 
 #![deny(unsafe_code)]
@@ -148,7 +154,7 @@
     )
 )]
 
-/// Compiles the Rust examples of the page as doctests.
+/// Compiles the Rust examples of docs/library.md as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/library.md")]
 struct Readme;
@@ -164,7 +170,7 @@ pub mod export;
 #[doc(hidden)]
 pub mod fuzzing;
 mod handle;
-// Public for the tests and the fuzzing, which read sidecars and the table of operators.
+// Public because the tests and the fuzz targets read sidecars and the table of operators.
 #[doc(hidden)]
 pub mod source;
 pub mod tools;

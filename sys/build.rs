@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Returns the path of the script `bootstrap`.
 fn script() -> Result<PathBuf, Box<dyn std::error::Error>> {
-    // The links next to this file are resolved, because a packaged crate contains copies.
+    // Resolve the symbolic link next to this file. A packaged crate contains a copy instead.
     Ok(fs::canonicalize(Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("bootstrap"))?)
 }
 

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Links SBCL's runtime objects with the shim into one shared library, for sys/build.rs and for `bootstrap --sbcl`:
+# Links SBCL's runtime objects with the shim into one shared library, for sys/build.rs and for
+# `bootstrap --sbcl`:
 #   sh link.sh TREE OUT COMPILER [OPTION]...
 #   TREE      the SBCL that bootstrap built
 #   OUT       the folder for libsteelbank-sbcl.so and its objects

@@ -225,7 +225,7 @@ fn type_definitions_are_found() {
     assert_eq!(defined_type("pub fn structure() {"), None);
 }
 
-/// Searches in sentences that are justified, each with a reason.
+/// The permitted searches in sentences: file, searched variable, reason.
 const SEARCHED: &[(&str, &str, &str)] = &[
     ("src/engine/start.rs", "reason", "SBCL reports a failed start only as text"),
     ("src/handle/loaded/text.rs", "message", "a file in Lisp's message is not repeated"),
@@ -234,8 +234,8 @@ const SEARCHED: &[(&str, &str, &str)] = &[
     ("src/actions/run/load_system.rs", "remedy", "absolute paths are shortened"),
 ];
 
-/// Returns the name of a text for people, such as a message or an error, that a line of code
-/// searches for words. Replacing single characters is no search.
+/// Returns the name of the message, error or similar text that a line of code searches for words,
+/// if any. Replacing a single character is no search.
 fn searched_sentence(line: &str) -> Option<&str> {
     const SENTENCES: &[&str] = &[
         "message", "caution", "reason", "sentence", "why", "error", "note", "remedy", "advice", "to_string",
@@ -265,7 +265,7 @@ fn searched_sentence(line: &str) -> Option<&str> {
 fn code_does_not_search_sentences() {
     let mut found = BTreeSet::new();
     for (path, text) in sources("src").into_iter().chain(sources("crates")) {
-        // Join chained calls, which rustfmt puts on lines of their own.
+        // Join chained calls, which rustfmt puts on separate lines.
         let text = code(&text).collect::<Vec<_>>().join("\n");
         let lines = text.lines().map(str::trim).fold(String::new(), |mut text, line| {
             if !line.starts_with('.') {
@@ -448,8 +448,8 @@ fn table_of_formats_has_all_versions() {
     }
 }
 
-/// Error types without attributes of `thiserror`. Their rows in the page have texts of the page's
-/// own.
+/// Error types without attributes of `thiserror`. The page describes them in other words than the
+/// code.
 const SELF_RENDERED: [&str; 5] = ["NotFound", "LoadError", "WatchRefusal", "FailureKind", "FaultKind"];
 /// Errors that only carry the text of others.
 const CARRIERS: [&str; 2] = ["Failure", "Malformed"];

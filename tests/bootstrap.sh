@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tests of ./bootstrap that build no real SBCL: the script runs in a copy of the repository's part that it reads,
-# with a source of a few lines, and with a PATH that holds what a row wants to be there.
-# Ends with the line "N passed, M failed" and exits with 1 when something failed.
+# Tests ./bootstrap without building a real SBCL. The script runs in a copy of the files that it
+# reads, with an SBCL source of a few lines, and with a PATH that contains only the programs that a
+# row allows. Prints "N passed, M failed" as the last line, and exits with 1 after a failure.
 set -u
 
 repository=$(cd -- "$(dirname -- "$0")/.." && pwd -P)
@@ -151,7 +151,8 @@ bootstrap
 exits 1
 complains "Debian's main archive"
 
-# apt itself reads both formats of its configuration; its lists are empty, as on a machine where it never updated.
+# The real apt-get reads both formats of its configuration. Its lists are empty, as on a machine
+# that never ran apt-get update.
 real_apt=$(command -v apt-get) && for format in one-line deb822; do
     row "an address in apt's $format format"
     fresh_world
@@ -286,7 +287,7 @@ exits 1
 : >"$scratch/calls"
 bootstrap
 exits 1
-says 'Testing again'
+says 'Repeating the self-test'
 complains 'FAILED: form numbers'
 built 1
 has_trees 0
@@ -405,7 +406,7 @@ printf 'Filesystem 1024-blocks Used Available Capacity Mounted\nx 9 9 20480 9%% 
 END
 bootstrap
 exits 1
-complains 'and there are 20'
+complains 'but only 20'
 built 0
 holds 'nothing is fetched in vain' not asked ' source '
 left_nothing
@@ -601,7 +602,7 @@ complains 'must be an absolute path'
 STEELBANK_CACHE=$house/bootstrap/cache
 bootstrap
 exits 1
-complains 'cannot be made or written to'
+complains 'cannot be created or written to'
 unset STEELBANK_CACHE
 XDG_CACHE_HOME=$scratch/xdg
 export XDG_CACHE_HOME
@@ -642,7 +643,7 @@ mkdir "$TMPDIR"
 : >"$scratch/calls"
 bootstrap
 exits 1
-complains "whose path has '  []' in it"
+complains "a folder with '  []' in its path"
 complains "$TMPDIR"
 holds 'nothing is fetched in vain' not asked ' source '
 left_nothing

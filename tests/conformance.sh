@@ -1,7 +1,10 @@
 #!/bin/sh
-# Runs the protocol's official conformance suite, from npm, pinned, against the door over HTTP with tools of the suite's own,
-# in both of the protocol's lifecycles. tests/conformance/VERSION.yml lists what is not declared, and so fails.
-# Usage: tests/conformance.sh [FIXTURE], the example `conformance`, built. Needs npm. Ends with a line "N passed, M failed".
+# Runs the protocol's official conformance suite (from npm, pinned) against MCP over HTTP, with
+# tools for the suite, in both lifecycles of the protocol. tests/conformance/VERSION.yml lists the
+# failures that follow from features that steelbank does not declare.
+#
+# Usage: tests/conformance.sh [FIXTURE], the built example `conformance`. Needs npm. Prints "N
+# passed, M failed" as the last line.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -25,7 +28,7 @@ for version in 2025-11-25 2026-07-28; do
     if PATH="$client/node_modules/.bin:$PATH" conformance server --url "$(cat url)" --requirements "$version" \
         --expected-failures "$here/conformance/$version.yml" >log 2>&1; then
         passed=$((passed + $(grep -c '^✓' log)))
-        # The suite lets what it does not score fail.
+        # The suite ignores failures of checks that it does not score.
         for name in $(sed -n 's/^✗ \([^:]*\):.*/\1/p' log); do
             grep -q "^  - $name\(:.*\)\{0,1\}\$" "$here/conformance/$version.yml" || {
                 failed=$((failed + 1))

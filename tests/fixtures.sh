@@ -1,8 +1,9 @@
 #!/bin/sh
-# Fetches the code that nobody here wrote and the tests run on, each tree from its language's package registry, through the
-# registry's own client, and ripgrep where there is none. What is there is not fetched again. Needs cargo and, as
-# bootstrap does, apt; npm and pip are used if they are there, else Debian's packages of JavaScript and Python are taken.
-# The last line of the output is the trees' folder; in it, bin/ has ripgrep if it had to be fetched.
+# Fetches third-party code for the tests: each tree from its language's package registry, through
+# the registry's client; also ripgrep if it is not installed. Existing trees are not fetched again.
+# Needs cargo and apt, as bootstrap does. Uses npm and pip if they are installed, otherwise Debian's
+# packages of JavaScript and Python code. Prints the folder of the trees as the last line; its bin/
+# has ripgrep if that was fetched.
 set -eu
 
 : "${XDG_CACHE_HOME:=${HOME:-/nonexistent}/.cache}"
@@ -15,13 +16,14 @@ need() {
   command -v "$1" >/dev/null 2>&1 || { echo "fixtures.sh: $1 is needed to fetch $2: install it and run this again" >&2; exit 1; }
 }
 
-# done_with NAME: makes $work/NAME the fixture, whole or not at all.
+# done_with NAME: moves $work/NAME into place as a fixture, atomically.
 done_with() {
   rm -rf "$folder/$1"
   mv "$work/$1" "$folder/$1" 2>/dev/null || [ -d "$folder/$1" ]
 }
 
-# debs FOLDER PACKAGE...: unpacks Debian packages into FOLDER. Needs no rights: nothing is installed.
+# debs FOLDER PACKAGE...: unpacks Debian packages into FOLDER. Needs no root, because it installs
+# nothing.
 debs() {
   need apt-get "Debian's packages"
   need dpkg-deb "Debian's packages"
@@ -32,7 +34,7 @@ debs() {
     cd "$work/debs"
     rm -f ./*.deb
     apt-get download -qq -o APT::Sandbox::User=root "$@" >&2 || {
-      # No lists of packages yet, or old ones.
+      # apt has no lists of packages, or old ones.
       sudo=
       [ "$(id -u)" = 0 ] || sudo=sudo
       $sudo apt-get update -qq >&2
@@ -83,7 +85,7 @@ if [ ! -d "$folder/npm" ]; then
     debs "$work/node" node-rxjs node-express
     cp -RL "$work/node/usr/share/nodejs/." "$work/npm"
   fi
-  # The same code compiled five times.
+  # Remove the five compiled versions of the same code.
   rm -rf "$work/npm/rxjs/dist"
   done_with npm
 fi
@@ -112,7 +114,7 @@ if [ ! -d "$folder/lisp" ]; then
   done_with lisp
 fi
 
-# Beside them, so that what is measured on all libraries stays what it was.
+# In a separate folder, so that measurements of all libraries do not change.
 if [ ! -d "$folder/frameworks" ]; then
   debs "$work/more" cl-fiasco
   mkdir -p "$work/frameworks"

@@ -1,7 +1,10 @@
 #!/bin/sh
-# Fetches the 75 libraries that the figures of renames in docs/evidence.md are measured on: held-out.sh FOLDER. In FOLDER/libraries
-# there is one folder a library, for `cargo bench --bench rename -- FOLDER/libraries`; in FOLDER/others what they need.
-# None of them is among those that tests/fixtures.sh fetches, on which the rules were made. Needs apt, and no rights.
+# Fetches the 75 libraries of the rename figures in docs/evidence.md into FOLDER/libraries, each in
+# a separate folder, and their dependencies into FOLDER/others. Measure with `cargo bench --bench
+# rename -- FOLDER/libraries`. tests/fixtures.sh fetches none of these libraries, and steelbank's
+# rules were not developed with them.
+#
+# Usage: held-out.sh FOLDER. Needs apt, but no root.
 set -eu
 
 folder=${1:?Say into which folder}
@@ -22,7 +25,7 @@ others='cl-asdf-system-connections cl-trivial-macroexpand-all cl-daemon cl-launc
   cl-parse-number cl-ppcre cl-ptester cl-puri cl-rt cl-split-sequence cl-trivial-backtrace cl-trivial-features
   cl-trivial-gray-streams cl-unicode cl-usocket cl-who cl-yason'
 
-# unpack INTO PACKAGE...: the sources of Debian's packages, one folder a library.
+# unpack INTO PACKAGE...: unpacks the sources in Debian packages, one folder for each library.
 unpack() {
   into=$1
   shift

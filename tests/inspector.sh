@@ -1,7 +1,9 @@
 #!/bin/sh
-# Asks the server with an MCP client that is not ours: the official Inspector's command line, from npm, pinned. It lists
-# the tools under its strict check of their schemas, and calls each tool, in both of the protocol's lifecycles.
-# Usage: tests/inspector.sh [PROGRAM]. Needs npm. Ends with a line "N passed, M failed".
+# Tests the server with the command line of the official MCP Inspector (from npm, pinned). It lists
+# the tools and checks their schemas strictly, and calls each tool, in both lifecycles of the
+# protocol.
+#
+# Usage: tests/inspector.sh [PROGRAM]. Needs npm. Prints "N passed, M failed" as the last line.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -13,7 +15,8 @@ trap 'rm -rf "$scratch"' EXIT
 passed=0
 failed=0
 
-# What the Inspector says to a method and its options; its catalog stays in the scratch folder.
+# Runs the Inspector with these options: a method and its arguments. Its catalog stays in the
+# scratch folder.
 inspect() {
     PATH="$client/node_modules/.bin:$PATH" HOME="$scratch" STEELBANK_CACHE="$cache" \
         mcp-inspector --cli "$scratch/server" --protocol-era "$era" "$@" \
@@ -37,7 +40,7 @@ call() { # tool, its arguments as JSON, what the answer must contain
     check "$1 $2" "$3" --method tools/call --tool-name "$1" --tool-args-json "$2"
 }
 
-# The Inspector would take the server's options for its own.
+# A script, because the Inspector would parse the server's options as its options.
 cat >"$scratch/server" <<END
 #!/bin/sh
 exec '$program' --project '$scratch/project' serve --allow-eval --allow-edits

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the tests of the Lisp half in the SBCL that bootstrap built, or in the tree that is named, as a plain SBCL: no Rust,
-# no core of ours.
+# Runs the Lisp half's tests in a plain SBCL, without Rust or steelbank's core: the SBCL that
+# bootstrap built, or the tree $1.
 set -eu
 cd "$(dirname "$0")/.."
 sbcl=${1:-$(sh ./bootstrap --print-path)}
@@ -13,6 +13,6 @@ SBCL_HOME="$sbcl/obj/sbcl-home" XDG_CACHE_HOME="$fasls" "$sbcl/src/runtime/sbcl"
   --eval '(handler-bind ((sb-ext:compiler-note (function muffle-warning)))
             (asdf:test-system "steelbank"))' >"$fasls/log" 2>&1 || { tail -n 60 "$fasls/log"; exit 1; }
 sed -n 's/^Doing \([0-9]*\) pending.*$/\1 passed, 0 failed/p' "$fasls/log"
-# What bootstrap asks of a new SBCL holds for this one, with the Lisp half as it is now.
+# bootstrap's self-test of a new SBCL must pass in this one with the current Lisp half.
 SBCL_HOME="$sbcl/obj/sbcl-home" "$sbcl/src/runtime/sbcl" --core "$sbcl/output/sbcl.core" --noinform \
   --script lisp/self-test.lisp

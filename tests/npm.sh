@@ -1,11 +1,12 @@
-# To be read by scripts that use a client from npm. Needs npm.
+# Functions for scripts that use a client from npm. Scripts source this file. Needs npm.
 
-# Sets `program` to the steelbank program $1, or to the one that cargo has built, and `cache` to where the client $2 goes, of
-# version $3, with a Node; `client` becomes its folder.
+# Installs the client $2 of version $3, with a Node, in the cache. Sets `program` to the steelbank
+# program $1, or to the one that cargo has built; `cache` to the cache; and `client` to the client's
+# folder.
 set_up_client() {
     program=${1:-${CARGO_TARGET_DIR:-$here/../target}/release/steelbank}
     [ -x "$program" ] || { printf 'There is no program %s. Build it first: cargo build --release\n' "$program" >&2; exit 2; }
-    # Clients want a newer Node than Debian 12 has; npm has that too.
+    # Clients need a newer Node than Debian 12's; npm has one.
     node=22.23.3
     cache=${STEELBANK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/steelbank}
     client=$cache/$(basename "$2")-$3-node-$node

@@ -1,9 +1,10 @@
 #!/bin/sh
-# Makes an image of another SBCL, runs the Lisp half's tests in that SBCL, and asks the image and the program's own SBCL the same
-# questions about examples/shop: the answers must be equal. Those are asked without root's capabilities, which no user has.
+# Makes an image of another SBCL, and runs the Lisp half's tests in that SBCL. Asks the image and
+# the built-in SBCL the same questions about examples/shop: the answers must be equal. Asks without
+# root's capabilities, because users do not have them.
 #   sh tests/other-sbcl.sh [SOURCE [PROGRAM]]
-#   SOURCE   what `./bootstrap --sbcl` takes; apt's suite forky, if none is named
-#   PROGRAM  steelbank; that of the release build, if none is named
+#   SOURCE   as for `./bootstrap --sbcl`; default: apt's suite forky
+#   PROGRAM  steelbank; default: the release build
 set -eu
 cd "$(dirname "$0")/.."
 program=${2:-target/release/steelbank}
@@ -19,7 +20,7 @@ grep -q "with SBCL $version" "$scratch/doctor"
 
 cp -R examples/shop "$scratch/shop"
 cd "$scratch/shop"
-# Times differ from run to run; and 2.5.2 does not tell where a package is defined.
+# Times differ between runs, and 2.5.2 does not record where a package is defined.
 settled() { sed -E 's/[0-9.]+ ?(ms|s)\b/N \1/g; s/"([a-z_]*_(ms|microseconds|seconds))": ?[0-9.]+/"\1": N/g; s/^(Package SHOP) .*:1:1$/\1/' "$1"; }
 bare=; [ "$(id -u)" != 0 ] || bare='setpriv --bounding-set=-all --inh-caps=-all'
 asked=0 failed=0

@@ -1,6 +1,8 @@
 #!/bin/sh
-# Asks the server with the official TypeScript SDK's client, from npm, pinned, while Lisp is ended in many ways.
-# Usage: tests/sdk.sh [PROGRAM]. Needs npm. Ends with a line "N passed, M failed".
+# Tests the server with the client of the official TypeScript SDK (from npm, pinned), while Lisp is
+# ended in many ways.
+#
+# Usage: tests/sdk.sh [PROGRAM]. Needs npm. Prints "N passed, M failed" as the last line.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -10,7 +12,7 @@ set_up_client "${1:-}" @modelcontextprotocol/sdk 1.32.2
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 mkdir "$scratch/project"
-# Imports are looked for beside the importing file.
+# Node searches for imports in the folder of the importing file.
 ln -s "$client/node_modules" "$scratch/node_modules"
 cp "$here/sdk/deaths.mjs" "$scratch/"
 "$client/node_modules/.bin/node" --preserve-symlinks --preserve-symlinks-main "$scratch/deaths.mjs" \

@@ -1,9 +1,12 @@
 #!/bin/sh
-# Looks at the pages of `steelbank site` as a person would: headless Chromium takes pictures of five pages in dark and light,
-# clicks from a use to its definition and back, searches, walks the drawing, and answers the five questions of docs/site.md;
-# and the Nu Html Checker finds nothing wrong. Usage: tests/site.sh [PROGRAM] [FOLDER FOR THE PICTURES]. README's picture is
-# site.png of that folder: sh tests/site.sh target/release/steelbank /tmp/pictures && cp /tmp/pictures/site.png docs/
-# Needs Chromium, npm and Java, all in Debian. Ends with a line "N passed, M failed".
+# Tests the pages of `steelbank site` in headless Chromium: takes pictures of five pages in dark and
+# light, clicks from a use to its definition and back, searches, and walks the drawing. The Nu Html
+# Checker must find no error.
+#
+# Usage: tests/site.sh [PROGRAM] [FOLDER FOR THE PICTURES]. The picture in docs/site.md is site.png
+# of that folder:
+#   sh tests/site.sh target/release/steelbank /tmp/pictures && cp /tmp/pictures/site.png docs/
+# Needs Chromium, npm and Java, all in Debian. Prints "N passed, M failed" as the last line.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -21,7 +24,7 @@ export STEELBANK_CACHE="$scratch/cache"
 cp -r "$here/../examples/shop" "$scratch/shop"
 (cd "$scratch/shop" && "$program" site -o "$scratch/site")
 java -jar "$client/node_modules/vnu-jar/build/dist/vnu.jar" --skip-non-html "$scratch/site"
-# Imports are looked for beside the importing file.
+# Node searches for imports in the folder of the importing file.
 ln -s "$browser/node_modules" "$scratch/node_modules"
 cp "$here/site/browser.mjs" "$scratch/"
 "$browser/node_modules/.bin/node" --preserve-symlinks --preserve-symlinks-main "$scratch/browser.mjs" \

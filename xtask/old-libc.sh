@@ -1,6 +1,7 @@
 #!/bin/sh
-# Puts the C library of an old Debian into FOLDER/root, and FOLDER/cc, a compiler for it: a program wants the glibc that it was linked
-# with, or a later one. Takes apt's packages as files; apt's own lists and configuration stay as they are.
+# Unpacks the C library of an old Debian in FOLDER/root, and creates FOLDER/cc, a compiler that
+# links with it: a program requires the glibc version that it was linked with, or a later one.
+# Downloads the packages with apt, but does not change the system's apt lists and configuration.
 set -eu
 umask 022
 [ $# = 1 ] || { echo 'Usage: old-libc.sh FOLDER' >&2; exit 2; }
@@ -11,7 +12,7 @@ folder=$(cd "$1" && pwd -P)
 
 # shellcheck disable=SC2016  # apt expands $(...)
 address=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' | sort -u | head -n 1)
-[ -n "$address" ] || { echo "old-libc: apt's lists name no archive of Debian: apt-get update" >&2; exit 1; }
+[ -n "$address" ] || { echo "old-libc: apt's lists contain no Debian archive; run apt-get update" >&2; exit 1; }
 work=$folder/apt root=$folder/root
 rm -rf "$work" "$root"
 mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$root"
@@ -34,7 +35,7 @@ apt-get -qq -c apt.conf update
 apt-get -qq -c apt.conf download libc6 libc6-dev libgcc-s1 linux-libc-dev
 for package in ./*.deb; do dpkg-deb -x "$package" "$root"; done
 
-# Absolute links would lead to the library of this system.
+# Make absolute links relative, because they would lead to the libraries of this system.
 find "$root" -type l | while read -r link; do
     case $(readlink "$link") in
         /*) ln -sfn "$(realpath -m --relative-to "${link%/*}" "$root$(readlink "$link")")" "$link" ;;
@@ -42,7 +43,7 @@ find "$root" -type l | while read -r link; do
 done
 rm -rf "$work"
 libraries=lib/x86_64-linux-gnu
-# gcc looks for its own places before it looks into the root.
+# Name the folders explicitly, because gcc searches its default folders before the root.
 cat >"$folder/cc.new" <<END
 #!/bin/sh
 exec gcc --sysroot='$root' -B'$root/usr/$libraries' -L'$root/usr/$libraries' -L'$root/$libraries' "\$@"

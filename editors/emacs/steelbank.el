@@ -6,8 +6,9 @@
 
 ;;; Commentary:
 
-;; An xref backend and commands that stand beside SLIME or Sly: M-? and M-. ask `steelbank lsp', whose image is its own.
-;; (add-hook 'lisp-mode-hook #'steelbank-mode).  Those who use eglot or lsp-mode do not need it: docs/editors.md.
+;; An xref backend and commands for use with SLIME or Sly.  M-? and M-. query `steelbank lsp', which
+;; runs in a separate Lisp image.  Enable it with (add-hook 'lisp-mode-hook #'steelbank-mode).  With
+;; eglot or lsp-mode you do not need it; see docs/editors.md.
 
 ;;; Code:
 
@@ -21,42 +22,43 @@
 (defgroup steelbank nil "Common Lisp code intelligence." :group 'lisp)
 
 (defcustom steelbank-program "steelbank"
-  "The program."
+  "The steelbank program."
   :type 'string :risky t)
 
 (defcustom steelbank-arguments '("--system" "auto" "lsp")
-  "Its arguments.  --system auto loads what the project defines, which runs its code."
+  "Arguments of `steelbank-program'.
+--system auto loads the project's systems, which runs their code."
   :type '(repeat string) :risky t)
 
 (defcustom steelbank-timeout 300
-  "Seconds that an answer may take."
+  "Maximum number of seconds to wait for an answer."
   :type 'integer)
 
 (defvar steelbank--connections (make-hash-table :test #'equal)
-  "The running servers, by the project's folder.")
+  "Hash table from the folders of projects to their servers' connections.")
 
 (defvar-local steelbank--sent nil
-  "The connection that knows this buffer, and the tick and version of the text that it was sent.")
+  "The connection that has this buffer open, and the sent text's tick and version.")
 
 ;;; The connection
 
 (defun steelbank--root ()
-  "The folder of this buffer's project."
+  "Return the folder of this buffer's project."
   (let ((project (project-current)))
     (file-truename (cond ((null project) default-directory)
                          ((fboundp 'project-root) (project-root project))
                          (t (car (project-roots project)))))))
 
 (defun steelbank--uri (file)
-  "The URI of FILE."
+  "Return the URI of FILE."
   (concat "file://" (url-hexify-string (file-truename file) url-path-allowed-chars)))
 
 (defun steelbank--file (uri)
-  "The file that URI names."
+  "Return the file that URI names."
   (decode-coding-string (url-unhex-string (url-filename (url-generic-parse-url uri))) 'utf-8))
 
 (defun steelbank--connect (root)
-  "Start a server for ROOT."
+  "Start a server for the project in ROOT, and return the connection."
   (let* ((default-directory root)
          (connection
           (make-instance 'jsonrpc-process-connection
@@ -76,12 +78,13 @@
     (puthash root connection steelbank--connections)))
 
 (defun steelbank--notified (_connection method params)
-  "Show the messages of the server: METHOD with PARAMS."
+  "Show a message of the server: the notification METHOD with PARAMS."
   (when (eq method 'window/showMessage)
     (message "steelbank: %s" (plist-get params :message))))
 
 (defun steelbank--ask (method params)
-  "Send METHOD with PARAMS about this buffer, whose text is sent before if it has changed."
+  "Send the request METHOD with PARAMS about this buffer, and return the answer.
+Sends the buffer's text first if it has changed."
   (unless buffer-file-name (user-error "This buffer visits no file"))
   (let* ((root (steelbank--root))
          (connection (or (gethash root steelbank--connections) (steelbank--connect root)))
@@ -101,12 +104,12 @@
     (jsonrpc-request connection method params :timeout steelbank-timeout)))
 
 (defun steelbank--tell (method)
-  "Send the notification METHOD about this buffer, if its server runs."
+  "Send the notification METHOD about this buffer if its server is running."
   (when (and steelbank--sent (jsonrpc-running-p (car steelbank--sent)))
     (jsonrpc-notify (car steelbank--sent) method `(:textDocument (:uri ,(steelbank--uri buffer-file-name))))))
 
-(defun steelbank--close () "Tell that this buffer is gone." (steelbank--tell :textDocument/didClose))
-(defun steelbank--saved () "Tell that this buffer is saved." (steelbank--tell :textDocument/didSave))
+(defun steelbank--close () "Notify the server that this buffer is closed." (steelbank--tell :textDocument/didClose))
+(defun steelbank--saved () "Notify the server that this buffer is saved." (steelbank--tell :textDocument/didSave))
 
 (defun steelbank-stop ()
   "End the server of this project."
@@ -117,7 +120,7 @@
 ;;; Positions: lines from 0, and bytes of UTF-8 from the line's beginning
 
 (defun steelbank--here ()
-  "The parameters of a request about the place of point."
+  "Return the parameters of a request about the position of point."
   (save-restriction
     (widen)
     `(:textDocument (:uri ,(steelbank--uri buffer-file-name))
@@ -125,7 +128,7 @@
                  :character ,(string-bytes (buffer-substring-no-properties (line-beginning-position) (point)))))))
 
 (defun steelbank--goto (position)
-  "Go to POSITION of this buffer.  Returns point."
+  "Go to POSITION in this buffer, and return point."
   (goto-char (point-min))
   (forward-line (plist-get position :line))
   (let ((left (plist-get position :character)))
@@ -135,7 +138,7 @@
   (point))
 
 (defun steelbank--items (locations)
-  "The xref items of LOCATIONS."
+  "Return xref items for LOCATIONS."
   (let ((by-file (seq-group-by (lambda (location) (plist-get location :uri)) locations)))
     (cl-loop for (uri . places) in by-file
              for file = (steelbank--file uri)
@@ -153,7 +156,7 @@
 
 ;;; The xref backend
 
-(defun steelbank-xref-backend () "The backend." 'steelbank)
+(defun steelbank-xref-backend () "Return the symbol of the xref backend." 'steelbank)
 
 (cl-defmethod xref-backend-identifier-at-point ((_ (eql steelbank)))
   (let ((symbol (thing-at-point 'symbol)))
@@ -165,7 +168,7 @@
      (mapcar (lambda (found) (plist-get found :name)) (steelbank--ask :workspace/symbol (list :query typed))))))
 
 (defun steelbank--named (name)
-  "The locations of the definitions of what is called NAME."
+  "Return the locations of the definitions with the name NAME."
   (let ((found (steelbank--ask :workspace/symbol (list :query name))))
     (mapcar (lambda (one) (plist-get one :location))
             (seq-filter (lambda (one) (string-suffix-p (concat ":" (upcase name)) (concat ":" (upcase (plist-get one :name)))))
@@ -187,7 +190,7 @@
 ;;; Commands
 
 (defun steelbank--command (name &optional argument)
-  "Have the server carry out the command NAME with ARGUMENT."
+  "Run the server's command NAME with ARGUMENT, and return the answer."
   (steelbank--ask :workspace/executeCommand
                   (list :command (concat "steelbank." name) :arguments (vector (or argument (make-hash-table))))))
 
@@ -196,7 +199,7 @@
   (list (read-string (format "Rename %s to: " (or (thing-at-point 'symbol t) (user-error "No symbol here"))))))
 
 (defun steelbank-rename (new-name)
-  "Rename the symbol at point to NEW-NAME, in all files.  Edits that are not sure are asked about."
+  "Rename the symbol at point to NEW-NAME, in all files.  Asks before uncertain edits."
   (interactive (steelbank--new-name))
   (let ((answer (steelbank--ask :textDocument/rename (append (steelbank--here) (list :newName new-name)))) (count 0))
     (seq-doseq (change (plist-get answer :documentChanges))
@@ -221,11 +224,12 @@
     (message "%d places renamed, not saved" count)))
 
 (defun steelbank-verify-rename (new-name)
-  "Say what would differ if the symbol at point were called NEW-NAME.  Nothing is written."
+  "Show the differences that a rename of the symbol at point to NEW-NAME would cause.
+Writes no file."
   (interactive (steelbank--new-name))
   (let ((answer (steelbank--command "verifyRename" (append (steelbank--here) (list :newName new-name)))))
     (if (eq (plist-get answer :same) t)
-        (message "Nothing differs but the name.")
+        (message "The project is the same, apart from the name.")
       (steelbank--show (mapconcat (lambda (one) (plist-get one :message)) (plist-get answer :differences) "\n")))))
 
 (defun steelbank-load-file ()
@@ -235,7 +239,7 @@
   (message "steelbank: %s" (plist-get (steelbank--command "loadFile" (list :path buffer-file-name)) :status)))
 
 (defun steelbank-reload ()
-  "Load what has changed into steelbank's image."
+  "Reload changed files in steelbank's image."
   (interactive)
   (message "steelbank: %s" (plist-get (steelbank--command "reload") :status)))
 
@@ -245,7 +249,7 @@
   (let* ((answer (steelbank--command "runTests" (steelbank--here)))
          (counts (cl-loop for (status count) on (plist-get answer :counts) by #'cddr
                           collect (format "%d %s" count (substring (symbol-name status) 1)))))
-    (message "%s" (if counts (string-join counts ", ") (or (plist-get answer :note) "No test stands here")))))
+    (message "%s" (if counts (string-join counts ", ") (or (plist-get answer :note) "There is no test here")))))
 
 (defun steelbank-macroexpand ()
   "Show the expansion of the form at point."
@@ -253,7 +257,7 @@
   (steelbank--show (plist-get (steelbank--command "macroexpand" (steelbank--here)) :expansion)))
 
 (defun steelbank--show (text)
-  "Show TEXT."
+  "Show TEXT in the buffer *steelbank*."
   (with-current-buffer (get-buffer-create "*steelbank*")
     (let ((inhibit-read-only t)) (erase-buffer) (insert text))
     (lisp-mode)
@@ -262,7 +266,7 @@
 
 ;;;###autoload
 (define-minor-mode steelbank-mode
-  "Have M-. and M-? ask steelbank."
+  "Let M-. and M-? use steelbank."
   :lighter " steelbank"
   (if steelbank-mode
       (add-hook 'xref-backend-functions #'steelbank-xref-backend -10 t)

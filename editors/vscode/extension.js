@@ -1,10 +1,10 @@
-// Starts `steelbank lsp` for the folder, and offers its commands at the place of the cursor.
+// Starts `steelbank lsp` for the workspace folder, and provides its commands at the cursor.
 const vscode = require("vscode");
 const { LanguageClient } = require("vscode-languageclient/node");
 
 let client;
 
-// Runs a command of the server and returns its answer; an error is shown.
+// Runs a command of the server and returns the answer. Shows an error, and then returns undefined.
 async function run(command, argument) {
   try {
     return await client.sendRequest("workspace/executeCommand", { command, arguments: [argument] });
@@ -14,7 +14,7 @@ async function run(command, argument) {
   }
 }
 
-// The document and the position of the cursor, as the protocol has them.
+// Returns the document and the cursor's position in the form of the protocol.
 function here() {
   const editor = vscode.window.activeTextEditor;
   const { line, character } = editor.selection.active;
@@ -29,7 +29,7 @@ async function show(language, content) {
 
 function summary(run) {
   const counts = Object.entries(run.counts ?? {}).map(([status, count]) => `${count} ${status}`);
-  return counts.length ? `Tests: ${counts.join(", ")}.` : run.note ?? "No test stands here.";
+  return counts.length ? `Tests: ${counts.join(", ")}.` : run.note ?? "There is no test here.";
 }
 
 const commands = {
@@ -56,14 +56,14 @@ const commands = {
   },
   "steelbank.verifyRenameHere": async () => {
     const at = here();
-    const newName = await vscode.window.showInputBox({ prompt: "The new name; nothing is written" });
+    const newName = await vscode.window.showInputBox({ prompt: "New name (no file is changed)" });
     if (!newName) return;
     const answer = await run("steelbank.verifyRename", { ...at, newName });
     if (!answer) return;
-    if (answer.same) vscode.window.showInformationMessage("steelbank: nothing differs but the name.");
+    if (answer.same) vscode.window.showInformationMessage("steelbank: the project is the same, apart from the name.");
     else await show("json", JSON.stringify(answer, null, 2));
   },
-  // The command of the lenses.
+  // Code lenses run this command.
   "steelbank.showReferences": (uri, position, places) => {
     const convert = client.protocol2CodeConverter;
     const locations = places.map((place) => convert.asLocation(place));

@@ -1,4 +1,4 @@
-;;;; apropos: returns short descriptions of symbols. The host searches for their names.
+;;;; apropos: returns short descriptions of the symbols that the host has found by their names.
 
 (in-package :steelbank)
 
@@ -21,22 +21,25 @@
            (:macro :symbol-macro)
            (t (and (boundp symbol) :variable))))
        (typecase class
-         (null nil)
-         (structure-class :structure)
-         (condition-class :condition)
-         (t :class))
+         (null nil) (structure-class :structure) (condition-class :condition) (t :class))
        (when (defined-type-p symbol) :type)
        (when (method-combination-known-p symbol) :method-combination)
        (when (alien-type-name-p symbol) :alien-type)))))
 
 (defun principal-sources (symbol kind)
   "Return the definition sources of SYMBOL as KIND, one of SYMBOL-KINDS, as JSON objects."
-  (flet ((sources (name kind) (source-object name kind)))
-    (cond ((eq kind :setf)
-           (or (and (fboundp `(setf ,symbol))
-                    (or (sources `(setf ,symbol) :function) (sources `(setf ,symbol) :generic-function)))
-               (sources symbol :setf-expander)))
-          (t (sources symbol kind)))))
+  (if (eq kind :setf)
+      (let ((setf `(setf ,symbol)))
+        (or (and (fboundp setf)
+                 (or (source-object setf :function) (source-object setf :generic-function)))
+            (source-object symbol :setf-expander)))
+      (source-object symbol kind)))
+
+(defun exported-p (symbol)
+  "Return true if SYMBOL is external in its home package."
+  (let ((package (symbol-package symbol)))
+    (and package
+         (eq (nth-value 1 (find-symbol (symbol-name symbol) package)) :external))))
 
 (defun summary-json (symbol kinds)
   "Return the summary of SYMBOL, which names KINDS, as a JSON object."
@@ -46,12 +49,11 @@
     (object "name" (symbol-text symbol)
             "kinds" (mapcar #'word kinds)
             "arglist" operator
-            "documentation" (first-line (or (and (fboundp symbol) (documentation-text symbol 'function))
-                                            (documentation-text symbol 'variable)
-                                            (documentation-text symbol 'type)))
-            "external" (and (symbol-package symbol)
-                            (eq (nth-value 1 (find-symbol (symbol-name symbol) (symbol-package symbol))) :external)
-                            :true)
+            "documentation" (first-line
+                             (or (and (fboundp symbol) (documentation-text symbol 'function))
+                                 (documentation-text symbol 'variable)
+                                 (documentation-text symbol 'type)))
+            "external" (and (exported-p symbol) :true)
             "sources" (principal-sources symbol (first kinds)))))
 
 (defun wanted-kinds (text)
@@ -59,9 +61,9 @@
   (and (given text) (uiop:split-string text :separator ",")))
 
 (define-question "apropos" (kinds offset limit &rest names)
-  "Return summaries of the symbols NAMES (alternating package names and symbol names) that name
-something of KINDS: at most LIMIT of them, from OFFSET on, in the given order. Also return their
-total number."
+  "Return summaries of the symbols NAMES that name something of KINDS, at most LIMIT of them."
+  ;; NAMES alternates package names and symbol names. Skip the first OFFSET of these symbols, and
+  ;; also return their total number.
   (let ((wanted (wanted-kinds kinds))
         (offset (parse-integer offset))
         (limit (parse-integer limit))

@@ -1,10 +1,10 @@
-;;;; Tracks text that a user compiled from an editor's buffer through Swank or Slynk. They store the
+;;;; Tracks text that a user compiled from an editor's buffer through Swank or Slynk. Both store the
 ;;;; text and its position in the properties of the compilation unit. SBCL records the buffer's
 ;;;; file, and counts forms from the start of the text.
 
 (in-package :steelbank)
 
-;; No file has such a date.
+;; The write date of a file is never this large.
 (defconstant +first-text-version+ (expt 2 40)
   "The smallest number that identifies a text from a buffer in place of a file's write date.")
 
@@ -22,14 +22,15 @@
 
 (defun version-or-text (file created properties)
   "Return an identifier of the version of FILE that code was compiled from."
-  ;; That is CREATED, the file's write date, or a number for a text from a buffer, which PROPERTIES
-  ;; describe. Return NIL if the buffer had no file.
+  ;; The identifier is CREATED, the file's write date, or a number for a text from a buffer, which
+  ;; PROPERTIES describe. Return NIL if the buffer had no file.
   (if (buffer-text-p properties)
       (and (stringp (getf properties :emacs-filename))
-           (let ((text (list file
-                             (let ((position (getf properties :emacs-position)))
-                               (if (typep position '(unsigned-byte 31)) position 1))
-                             (coerce (getf properties :emacs-string) '(simple-array character (*))))))
+           (let* ((position (getf properties :emacs-position))
+                  (text (list file
+                              (if (typep position '(unsigned-byte 31)) position 1)
+                              (coerce (getf properties :emacs-string)
+                                      '(simple-array character (*))))))
              (sb-thread:with-mutex (*buffer-lock*)
                (let ((known (member text *buffer-texts* :test #'equal)))
                  (unless known

@@ -3,8 +3,9 @@
 (in-package :steelbank)
 
 (defparameter *definition-kinds*
-  '(:special-operator :function :generic-function :macro :compiler-macro :setf-expander :variable :constant
-    :symbol-macro :class :structure :condition :type :method-combination :declaration :alien-type :package)
+  '(:special-operator :function :generic-function :macro :compiler-macro :setf-expander :variable
+    :constant :symbol-macro :class :structure :condition :type :method-combination :declaration
+    :alien-type :package)
   "The kinds of definition that sb-introspect distinguishes, except methods.")
 
 (defun definition-json (kind name sources)
@@ -18,7 +19,8 @@
 (defun method-definitions (name)
   "Return the methods of the generic function NAME, as JSON objects."
   (let ((function (and (fboundp name)
-                       (not (and (symbolp name) (or (macro-function name) (special-operator-p name))))
+                       (not (and (symbolp name)
+                                 (or (macro-function name) (special-operator-p name))))
                        (fdefinition name))))
     (when (typep function 'generic-function)
       (loop for method in (others-methods function)
@@ -28,8 +30,7 @@
               collect (definition-json :method (method-name method) (list json))))))
 
 (defun definitions-json (symbol)
-  "Return every definition of SYMBOL and of (SETF SYMBOL) whose source file is known, as a list of
-JSON objects."
+  "Return the definitions of SYMBOL and of (SETF SYMBOL) in known files, as JSON objects."
   (check-type symbol symbol)
   (append
    (loop for kind in *definition-kinds*

@@ -13,8 +13,9 @@
         (t "SYMBOL")))
 
 (defun lambda-list-text (lambda-list &optional (parts 500))
-  "Return LAMBDA-LIST, or another form, with its names as in the source, without package prefixes;
-() if it is empty. Defaults can be of any size, or circular, so print at most PARTS list elements."
+  "Return LAMBDA-LIST, or another form, with its names as in the source."
+  ;; Omit package prefixes. An empty list is (). Defaults can be of any size, or circular, so print
+  ;; at most PARTS list elements.
   (labels ((text (form)
              (typecase form
                (null "()")
@@ -54,9 +55,9 @@
   (if (null form) "NIL" (lambda-list-text form 60)))
 
 (defun source-object (name kind)
-  "Return the definition sources of NAME as KIND, a kind of sb-introspect's, as a list of JSON
-objects, the best one first. An offset is SBCL's: the octets before the top-level form and the
-white space in front of it."
+  "Return the definition sources of NAME as KIND, as a list of JSON objects, the best one first."
+  ;; KIND is one of sb-introspect's. An offset is SBCL's: the number of octets before the top-level
+  ;; form and the white space in front of it.
   (let ((sources (around-user-code (sb-introspect:find-definition-sources-by-name name kind))))
     (loop for source in sources
           for json = (definition-source-json source)
@@ -68,10 +69,12 @@ white space in front of it."
          (file (and pathname (source-file-text pathname)))
          (properties (sb-introspect:definition-source-plist source))
          (buffer (buffer-text-p properties))
-         (version (version-or-text file (sb-introspect:definition-source-file-write-date source) properties)))
+         (date (sb-introspect:definition-source-file-write-date source))
+         (version (version-or-text file date properties)))
     (when (and file (or version (not buffer)))
       (object "file" file
-              "octet_offset" (if buffer nil (sb-introspect:definition-source-character-offset source))
+              "octet_offset" (unless buffer
+                               (sb-introspect:definition-source-character-offset source))
               "form_path" (sb-introspect:definition-source-form-path source)
               "form_number" (sb-introspect:definition-source-form-number source)
               "write_date" version))))
@@ -89,7 +92,7 @@ white space in front of it."
     (and (stringp text) text)))
 
 (defun type-text (specifier)
-  "Return a type specifier as printed in the package COMMON-LISP."
+  "Return the type SPECIFIER as a string, printed in the package COMMON-LISP."
   (with-plain-printing
     (let ((*package* (find-package :common-lisp)))
       (prin1-to-string specifier))))
@@ -109,18 +112,19 @@ white space in front of it."
   (let ((source (around-user-code (sb-introspect:find-definition-source method))))
     (object "name" (name-text (method-name method))
             "qualifiers" (mapcar #'form-text (method-qualifiers method))
-            "specializers" (mapcar (lambda (specializer)
-                                     (if (typep specializer 'sb-mop:eql-specializer)
-                                         (name-text `(eql ,(sb-mop:eql-specializer-object specializer)))
-                                         (name-text (or (class-name specializer) specializer))))
-                                   (sb-mop:method-specializers method))
+            "specializers"
+            (mapcar (lambda (specializer)
+                      (name-text (if (typep specializer 'sb-mop:eql-specializer)
+                                     `(eql ,(sb-mop:eql-specializer-object specializer))
+                                     (or (class-name specializer) specializer))))
+                    (sb-mop:method-specializers method))
             "arglist" (lambda-list-text (sb-mop:method-lambda-list method))
             "documentation" (documentation-text method t)
             "sources" (let ((json (and source (definition-source-json source))))
                         (and json (list json))))))
 
 (defun methods-json (function)
-  "Return the first methods of the generic function FUNCTION by name, as JSON objects."
+  "Return the methods of FUNCTION, at most *METHODS-SHOWN*, sorted by name, as JSON objects."
   (let ((methods (sort (mapcar (lambda (method) (cons (name-text (method-name method)) method))
                                (others-methods function))
                        #'string< :key #'car)))
@@ -144,8 +148,8 @@ white space in front of it."
       (multiple-value-bind (lambda-list known)
           (known-lambda-list (or function name))
         (object "name" (name-text name)
-                "kind" (cond (special "special-operator") (macro "macro") (generic "generic-function")
-                             (t "function"))
+                "kind" (cond (special "special-operator") (macro "macro")
+                             (generic "generic-function") (t "function"))
                 "arglist" (and known (lambda-list-text lambda-list))
                 "documentation" (documentation-text name 'function)
                 "type" (and (not special) (not macro)
@@ -185,8 +189,9 @@ white space in front of it."
 
 (defun slot-json (slot owner inherited)
   "Return SLOT, a direct slot of the class OWNER, as a JSON object."
-  ;; INHERITED is true if another class is described.
-  (let* ((description (and (typep owner 'structure-class) (structure-description (class-name owner))))
+  ;; INHERITED is true if the description is that of another class.
+  (let* ((description (and (typep owner 'structure-class)
+                           (structure-description (class-name owner))))
          (structure-slot (and description
                               (structure-slot description (sb-mop:slot-definition-name slot))))
          (type (sb-mop:slot-definition-type slot))
@@ -203,21 +208,23 @@ white space in front of it."
             "initform" (and (sb-mop:slot-definition-initfunction slot)
                             (form-text (sb-mop:slot-definition-initform slot)))
             "allocation" (unless (eq allocation :instance) (form-text allocation))
-            "documentation" (and (typep slot 'sb-mop:standard-direct-slot-definition) (documentation-text slot t))
+            "documentation" (and (typep slot 'sb-mop:standard-direct-slot-definition)
+                                 (documentation-text slot t))
             "from" (and inherited (class-text owner)))))
 
 (defun superclasses (class)
-  "Return CLASS and its superclasses, most specific first except those that all objects share."
+  "Return CLASS and its superclasses, most specific first, without those that all objects share."
   (let ((all '()))
     (labels ((visit (each)
                (unless (or (member each all)
-                           (member (class-name each) `(t standard-object structure-object condition
-                                                       ,+slot-object+ sb-mop:funcallable-standard-object)))
+                           (member (class-name each)
+                                   `(t standard-object structure-object condition ,+slot-object+
+                                       sb-mop:funcallable-standard-object)))
                  (push each all)
                  (mapc #'visit (sb-mop:class-direct-superclasses each)))))
       (if (sb-mop:class-finalized-p class)
-          (mapc (lambda (each) (unless (eq (class-of each) (find-class 'built-in-class)) (visit each)))
-                (sb-mop:class-precedence-list class))
+          (dolist (each (sb-mop:class-precedence-list class))
+            (unless (eq (class-of each) (find-class 'built-in-class)) (visit each)))
           (visit class)))
     (nreverse all)))
 
@@ -260,7 +267,9 @@ white space in front of it."
                     (condition-class "condition-class")
                     (sb-mop:funcallable-standard-class "funcallable-standard-class")
                     (standard-class "standard-class")
-                    (t "class"))))
+                    (t "class")))
+            (subclasses (others-classes (sb-mop:class-direct-subclasses class)))
+            (initargs (and (typep class 'slot-class) (sb-mop:class-direct-default-initargs class))))
         (object "kind" kind
                 "metaclass" (symbol-text (class-name (class-of class)))
                 "documentation" (documentation-text symbol 'type)
@@ -268,15 +277,14 @@ white space in front of it."
                 ;; Finalizing a class would run methods of its metaclass.
                 "precedence" (and (sb-mop:class-finalized-p class)
                                   (mapcar #'class-text (sb-mop:class-precedence-list class)))
-                "subclass_count" (length (others-classes (sb-mop:class-direct-subclasses class)))
-                "subclasses" (loop for name in (sort (mapcar #'class-text (others-classes (sb-mop:class-direct-subclasses class)))
-                                                     #'string<)
+                "subclass_count" (length subclasses)
+                "subclasses" (loop for name in (sort (mapcar #'class-text subclasses) #'string<)
                                    repeat *methods-shown*
                                    collect name)
                 "slots" (slots-json class)
-                "default_initargs" (loop for (key form) in (and (typep class 'slot-class)
-                                                                (sb-mop:class-direct-default-initargs class))
-                                         collect (format nil "~a ~a" (form-text key) (form-text form)))
+                "default_initargs"
+                (loop for (key form) in initargs
+                      collect (format nil "~a ~a" (form-text key) (form-text form)))
                 "structure" (and (typep class 'structure-class) (structure-json symbol))
                 "sources" (source-object symbol (typecase class
                                                   (structure-class :structure)
@@ -297,7 +305,8 @@ white space in front of it."
   "Return the facet of NAME's compiler macro, or NIL."
   (when (compiler-macro-function name)
     (object "documentation" (documentation-text name 'compiler-macro)
-            "arglist" (multiple-value-bind (lambda-list known) (known-lambda-list (compiler-macro-function name))
+            "arglist" (multiple-value-bind (lambda-list known)
+                          (known-lambda-list (compiler-macro-function name))
                         (and known (lambda-list-text lambda-list)))
             "sources" (source-object name :compiler-macro))))
 
@@ -308,12 +317,10 @@ white space in front of it."
             "sources" (source-object symbol :method-combination))))
 
 (defun describe-symbol-facets (symbol status)
-  "Return a JSON object with every facet of SYMBOL, which was found with STATUS, except its value;
-see PRINT-VALUE."
+  "Return a JSON object with every facet of SYMBOL, found with STATUS, except its value."
+  ;; PRINT-VALUE returns the value.
   (check-type symbol symbol)
-  (object "status" "found"
-          "symbol" (symbol-text symbol)
-          "name" (symbol-name symbol)
+  (object "status" "found" "symbol" (symbol-text symbol) "name" (symbol-name symbol)
           "package" (if (symbol-package symbol) (package-name (symbol-package symbol)) :null)
           "accessibility" (string-downcase status)
           "type" (symbol-classification symbol)
@@ -322,8 +329,7 @@ see PRINT-VALUE."
           "setf_expander" (and (setf-expander symbol) :true)
           "setf_expander_sources" (and (setf-expander symbol) (source-object symbol :setf-expander))
           "compiler_macro" (compiler-macro-facet symbol)
-          "variable" (variable-facet symbol)
-          "class" (class-facet symbol)
+          "variable" (variable-facet symbol) "class" (class-facet symbol)
           "deftype" (type-facet symbol)
           "method_combination" (method-combination-facet symbol)
           "package_of_that_name" (and (find-package (symbol-name symbol))
@@ -335,13 +341,15 @@ see PRINT-VALUE."
   "The maximum number of characters of a value in an answer.")
 
 (defun print-value (symbol)
-  "Return the printed value of SYMBOL, with the print limits of the describe-symbol contract and
-at most *VALUE-LIMIT* characters, and whether it was truncated. Runs print-object methods."
-  (let ((stream (make-instance 'limited-output :limit *value-limit* :when-full (lambda () (throw 'enough t)))))
-    (let ((cut (catch 'enough
-                 (with-plain-printing
-                   (let ((*print-length* 20) (*print-level* 3) (*print-circle* t)
-                         (*package* (find-package :common-lisp-user)))
-                     (prin1 (symbol-value symbol) stream)))
-                 nil)))
-      (values (output-text stream) cut))))
+  "Return the printed value of SYMBOL, and whether it was truncated."
+  ;; The print limits are those of the describe-symbol contract, with at most *VALUE-LIMIT*
+  ;; characters. Runs print-object methods.
+  (let* ((stream (make-instance 'limited-output
+                                :limit *value-limit* :when-full (lambda () (throw 'enough t))))
+         (cut (catch 'enough
+                (with-plain-printing
+                  (let ((*print-length* 20) (*print-level* 3) (*print-circle* t)
+                        (*package* (find-package :common-lisp-user)))
+                    (prin1 (symbol-value symbol) stream)))
+                nil)))
+    (values (output-text stream) cut)))

@@ -7,8 +7,7 @@
   "Return the home package and name of NAME's symbol as a list."
   ;; NAME is a symbol or the list (SETF symbol).
   (let ((symbol (if (consp name) (second name) name)))
-    (list (if (symbol-package symbol) (package-name (symbol-package symbol)) "")
-          (symbol-name symbol))))
+    (list (home-name symbol) (symbol-name symbol))))
 
 (defun operator-facts (name)
   "Return the facts about NAME, a symbol or the list (SETF symbol), as an operator, or NIL."
@@ -33,7 +32,7 @@
 
 (defun slot-facts (slot structure)
   "Return the facts about SLOT, a direct slot."
-  ;; STRUCTURE is the description of its structure, or NIL.
+  ;; STRUCTURE is the description of its structure, or NIL if it is not the slot of a structure.
   (let* ((part (and structure (structure-slot structure (sb-mop:slot-definition-name slot))))
          (type (sb-mop:slot-definition-type slot)))
     (object "name" (name-pair (sb-mop:slot-definition-name slot))
@@ -44,7 +43,8 @@
                                                 ((structure-slot-read-only-p part) '())
                                                 (t (list (structure-slot-accessor part)))))
             "type" (unless (eq type t) (type-text type))
-            "documentation" (and (typep slot 'sb-mop:standard-direct-slot-definition) (documentation-text slot t)))))
+            "documentation" (and (typep slot 'sb-mop:standard-direct-slot-definition)
+                                 (documentation-text slot t)))))
 
 (defun class-facts (symbol)
   "Return the facts about SYMBOL as a class, or NIL."
@@ -62,17 +62,18 @@
                 "documentation" (documentation-text symbol 'type)
                 "superclasses" (names (sb-mop:class-direct-superclasses class))
                 "slots" (unless (typep class 'built-in-class)
-                          (loop for slot in (sb-mop:class-direct-slots class) collect (slot-facts slot structure)))
+                          (loop for slot in (sb-mop:class-direct-slots class)
+                                collect (slot-facts slot structure)))
                 "made" (when structure
-                         (mapcar #'name-pair
-                                 (remove nil (list* (structure-predicate structure) (structure-copier structure)
-                                                    (mapcar #'first (structure-constructors structure)))))))))))
+                         (let ((constructors (mapcar #'first (structure-constructors structure))))
+                           (mapcar #'name-pair
+                                   (remove nil (list* (structure-predicate structure)
+                                                      (structure-copier structure)
+                                                      constructors))))))))))
 
 (defun symbol-facts-json (symbol)
   "Return the facts about SYMBOL, as a JSON object with a field for each namespace."
-  (object "exported" (and (symbol-package symbol)
-                          (eq (nth-value 1 (find-symbol (symbol-name symbol) (symbol-package symbol))) :external)
-                          :true)
+  (object "exported" (and (exported-p symbol) :true)
           "function" (operator-facts symbol)
           "setf" (operator-facts `(setf ,symbol))
           "variable" (variable-facts symbol)
@@ -84,8 +85,8 @@
                                        (and known (lambda-list-text lambda-list)))))))
 
 (define-question "symbol-facts" (&rest names)
-  "Return the facts about the symbols NAMES, alternating package names and symbol names, in that
-order; null for a symbol that does not exist."
+  "Return the facts about the symbols NAMES, in order, and null for a symbol that does not exist."
+  ;; NAMES alternates package names and symbol names.
   (loop for (package name) on names by #'cddr
         collect (multiple-value-bind (symbol status) (find-named-symbol name package)
                   (if (member status '(:no-symbol :no-package)) :null (symbol-facts-json symbol)))))
@@ -100,21 +101,24 @@ order; null for a symbol that does not exist."
     (object "lisp" (lisp-implementation-version)
             "systems" (loop for name in (sort (copy-list (asdf:already-loaded-systems)) #'string<)
                             for system = (asdf:registered-system name)
+                            for version = (around-user-code (asdf:component-version system))
+                            for text = (around-user-code (asdf:system-description system))
                             when system
                               collect (object "name" name
-                                              "version" (let ((version (around-user-code (asdf:component-version system))))
-                                                          (and (stringp version) version))
-                                              "description" (let ((text (around-user-code (asdf:system-description system))))
-                                                              (and (stringp text) text))))
-            "packages" (loop for name in packages
-                             for package = (find-package name)
-                             for source = (and package (around-user-code (sb-introspect:find-definition-source package)))
-                             for pathname = (and source (sb-introspect:definition-source-pathname source))
-                             for path = (and pathname (not (typep pathname 'logical-pathname))
-                                             (around-user-code (sb-ext:native-namestring (truename pathname))))
-                             when package
-                               collect (object "name" name
-                                               "system" (and path (gethash path systems))
-                                               "documentation" (documentation-text package t)
-                                               "uses" (sorted-texts (package-use-list package) #'package-name)
-                                               "nicknames" (sort (copy-list (package-nicknames package)) #'string<))))))
+                                              "version" (and (stringp version) version)
+                                              "description" (and (stringp text) text)))
+            "packages"
+            (loop for name in packages
+                  for package = (find-package name)
+                  for source = (and package (around-user-code
+                                              (sb-introspect:find-definition-source package)))
+                  for pathname = (and source (sb-introspect:definition-source-pathname source))
+                  for path = (and pathname (not (typep pathname 'logical-pathname))
+                                  (around-user-code (sb-ext:native-namestring (truename pathname))))
+                  when package
+                    collect (object "name" name
+                                    "system" (and path (gethash path systems))
+                                    "documentation" (documentation-text package t)
+                                    "uses" (sorted-texts (package-use-list package) #'package-name)
+                                    "nicknames" (sort (copy-list (package-nicknames package))
+                                                      #'string<))))))

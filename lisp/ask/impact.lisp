@@ -19,7 +19,7 @@
                   "subclasses" (sort (mapcar #'class-text all) #'string<))))))
 
 (defun source-components ()
-  "Return all Lisp files of loaded systems, as an alist of components and native paths."
+  "Return all Lisp files of loaded systems, as an alist of components and native truenames."
   (let ((found '()))
     (labels ((visit (component)
                (typecase component
@@ -44,10 +44,11 @@
   (typecase dependency
     ((or string symbol) (asdf:registered-system (asdf:coerce-name dependency)))
     ((cons (eql :version)) (registered-dependency (second dependency)))
-    ((cons (eql :feature)) (and (uiop:featurep (second dependency)) (registered-dependency (third dependency))))))
+    ((cons (eql :feature)) (and (uiop:featurep (second dependency))
+                                (registered-dependency (third dependency))))))
 
 (defun needed-components (component)
-  "Return the dependencies of COMPONENT, its modules and its system as written."
+  "Return the components that COMPONENT, its modules or its system declares as dependencies."
   (let ((needed '()))
     (loop for at = component then (asdf:component-parent at)
           while at
@@ -62,7 +63,8 @@
 (define-question "recompiled" (&rest paths)
   "Return the files that are recompiled when the files PATHS change, including PATHS."
   (let* ((components (source-components))
-         (changed (remove-if-not (lambda (entry) (member (cdr entry) paths :test #'string=)) components))
+         (changed (remove-if-not (lambda (entry) (member (cdr entry) paths :test #'string=))
+                                 components))
          (dependents (make-hash-table :test 'eq))
          (reached '()))
     (loop for (component) in components

@@ -17,10 +17,10 @@
   "Run BODY with the printer's variables at their standard values, whatever user code has set."
   `(let ((*print-array* t) (*print-base* 10) (*print-case* :upcase) (*print-circle* nil)
          (*print-escape* t) (*print-gensym* t) (*print-length* nil) (*print-level* nil)
-         (*print-lines* nil) (*print-miser-width* nil) (*print-pprint-dispatch* *plain-pprint-dispatch*)
-         (*print-pretty* nil) (*print-radix* nil) (*print-readably* nil) (*print-right-margin* nil)
-         (*read-default-float-format* 'single-float)
-         (*readtable* *plain-readtable*)
+         (*print-lines* nil) (*print-miser-width* nil) (*print-pretty* nil) (*print-radix* nil)
+         (*print-pprint-dispatch* *plain-pprint-dispatch*)
+         (*print-readably* nil) (*print-right-margin* nil)
+         (*read-default-float-format* 'single-float) (*readtable* *plain-readtable*)
          (*package* (find-package :steelbank-nothing)))
      ,@body))
 
@@ -47,7 +47,7 @@
   '(or simple-base-string (simple-array character (*))))
 
 (defun plain-name-p (name)
-  "Return true if NAME can be read back as it is: it needs no escape and cannot be a number."
+  "Return true if NAME needs no escapes in standard syntax, and cannot be read as a number."
   (flet ((letter-p (character) (char<= #\A character #\Z))
          (digit-p (character) (char<= #\0 character #\9))
          (mark-p (character)
@@ -85,12 +85,14 @@
 
 ;; Objects in EQL specializers can be of any size, or circular.
 (defvar *parts-left* 0
-  "The number of list elements that a name may still print.")
+  "The number of list elements that may still be printed as part of the current name.")
 
 (defun write-form (form stream depth)
   "Write FORM, an argument or a specializer in a name, with qualified symbols."
-  (cond ((keywordp form) (write-char #\: stream) (write-string (escaped-name (symbol-name form)) stream))
-        ((and (symbolp form) (member form lambda-list-keywords)) (write-string (symbol-name form) stream))
+  (cond ((keywordp form)
+         (write-char #\: stream) (write-string (escaped-name (symbol-name form)) stream))
+        ((and (symbolp form) (member form lambda-list-keywords))
+         (write-string (symbol-name form) stream))
         ((and (null form) (zerop depth)) (write-string "()" stream))
         ((symbolp form) (write-string (qualified-name form) stream))
         ((and (consp form) (< depth 8) (plusp *parts-left*))
@@ -116,7 +118,7 @@
 
 (defun write-object (object stream)
   "Write OBJECT, which is neither a symbol nor a list."
-  ;; Print it only if that is harmless, and otherwise its type.
+  ;; Print the object only if that is harmless, and otherwise its type.
   (typecase object
     ((or fixnum float character)
      (write-plainly object stream))
@@ -127,8 +129,8 @@
        (write-string ">" stream))))
 
 (defun write-name (name stream)
-  "Write NAME, the name of a function or of something that it uses, as answers show it, such as
-(SETF PKG::NAME) or (METHOD PKG::NAME (PKG::CLASS))."
+  "Write NAME, the name of a function or of something that it uses, as answers show it."
+  ;; Examples are (SETF PKG::NAME) and (METHOD PKG::NAME (PKG::CLASS)).
   (cond ((symbolp name) (write-string (qualified-name name) stream))
         ((stringp name) (write-object name stream))
         ((and (consp name) (symbolp (first name)) (proper-list-p name))
@@ -142,7 +144,8 @@
                for part in (rest name)
                do (write-char #\Space stream)
                   (cond ((or in (and (zerop count) (consp part)
-                                     (or (member (first part) '(setf sb-ext:cas)) (eq (first part) +slot-accessor+))))
+                                     (or (member (first part) '(setf sb-ext:cas))
+                                         (eq (first part) +slot-accessor+))))
                          (write-name part stream))
                         (t (write-form part stream 0)))
                   (setf in (eq part :in)))

@@ -1,4 +1,5 @@
-;;;; The calls about the image and its symbols, the host's orders, and helpers that they share.
+;;;; The host's questions about the image and its symbols, its orders to load and save, and their
+;;;; helper functions.
 
 (in-package :steelbank)
 
@@ -20,7 +21,9 @@
             while line
             do (let ((line (string-trim '(#\Space #\Tab) line)))
                  (when (plusp (length line))
-                   (return (if (> (length line) 160) (concatenate 'string (subseq line 0 160) "...") line))))))))
+                   (return (if (> (length line) 160)
+                               (concatenate 'string (subseq line 0 160) "...")
+                               line))))))))
 
 (defun lines-of (text)
   "Return the lines of TEXT as a list of strings."
@@ -30,20 +33,19 @@
 
 (define-question "identify" ()
   "Return versions and sizes of the image."
-  (object "lisp" (lisp-implementation-version)
-          "machine" (machine-type)
-          "abi" +abi+
+  (object "lisp" (lisp-implementation-version) "machine" (machine-type) "abi" +abi+
           "packages" (length (list-all-packages))
           "dynamic_space_octets" (sb-ext:dynamic-space-size)
           "dynamic_space_used_octets" (heap-usage)
           "threads" (mapcar #'describe-thread (sb-thread:list-all-threads))
-          "modules" (sort (remove-duplicates (mapcar #'string-downcase *modules*) :test #'string=) #'string<)
+          "modules" (sort (remove-duplicates (mapcar #'string-downcase *modules*) :test #'string=)
+                          #'string<)
           "background_output" (let ((text (output-text *background-output*)))
                                 (and (plusp (length text)) (copy-seq text)))))
 
 (defmacro with-named-symbol ((symbol status) (name package) &body body)
   "Run BODY with SYMBOL and STATUS bound to the results of FIND-NAMED-SYMBOL."
-  ;; If there is no such symbol, return the answer for that.
+  ;; If there is no such symbol, return MISSING-OBJECT.
   `(multiple-value-bind (,symbol ,status) (find-named-symbol ,name ,package)
      (if (member ,status '(:no-symbol :no-package))
          (missing-object ,status)
@@ -64,15 +66,14 @@
         (object "status" "unbound"))))
 
 (define-question "find-definitions" (name package)
-  "Return every definition of the symbol called NAME in PACKAGE, and of its SETF function, whose
-source file is known."
+  "Return the definitions of the symbol NAME of PACKAGE, and of its SETF function, in known files."
   (with-named-symbol (symbol status) (name package)
     (object "status" "found" "definitions" (definitions-json symbol))))
 
 (define-question "values" (package source &optional json)
   "Read and evaluate the forms of SOURCE in PACKAGE without further setup; an error ends the call."
-  ;; Return the values of the last form, printed within limits, or with JSON the first value itself,
-  ;; see VALUE-JSON.
+  ;; Return the values of the last form, printed within limits. With JSON, return the first value,
+  ;; as VALUE-JSON converts it.
   (let ((*package* (or (find-package package)
                        (error "Package ~a not found." package)))
         (values '()))
@@ -82,8 +83,9 @@ source file is known."
             until (eq form end)
             do (setf values (multiple-value-list (eval form)))))
     (flet ((text (value)
-             (let ((stream (make-instance 'limited-output :limit *value-limit*
-                                                          :when-full (lambda () (throw 'enough nil)))))
+             (let ((stream (make-instance 'limited-output
+                                          :limit *value-limit*
+                                          :when-full (lambda () (throw 'enough nil)))))
                (catch 'enough
                  (let ((*print-length* 100) (*print-level* 10) (*print-circle* t))
                    (prin1 value stream)))
@@ -95,16 +97,17 @@ source file is known."
 ;;; Loads
 
 (defun outcome-of (function milliseconds &key (systems t))
-  "Call FUNCTION with a number of seconds, and return the outcome that it returns, as octets."
-  ;; SYSTEMS is as for OUTCOME-JSON. The outcome is not lost if the host interrupts when the load
-  ;; has just ended, or if the load has filled the heap.
+  "Call FUNCTION with MILLISECONDS as seconds, and return the load outcome in octets."
+  ;; SYSTEMS is as for OUTCOME-JSON. The outcome must not be lost if the host interrupts when the
+  ;; load has just ended, or if the load has filled the heap.
   (let ((*leave-call* (constantly nil))
         (*checking-heap* t))
-    (text-octets (json-string (outcome-json (funcall function (/ milliseconds 1000)) :systems systems)))))
+    (let ((outcome (funcall function (/ milliseconds 1000))))
+      (text-octets (json-string (outcome-json outcome :systems systems))))))
 
 (define-question "open-project" (root cache userinit milliseconds)
-  "Register the systems below ROOT, if given, store fasls and sidecars in CACHE, and load the file
-USERINIT, if given, within MILLISECONDS."
+  "Register the systems below ROOT, if given, and store fasls and sidecars in CACHE."
+  ;; Also load the file USERINIT, if given. Stop after MILLISECONDS.
   (outcome-of (lambda (seconds)
                 (open-project root cache :userinit userinit :timeout-seconds seconds))
               milliseconds))
@@ -121,20 +124,26 @@ USERINIT, if given, within MILLISECONDS."
 (define-question "load-systems" (systems keep-going milliseconds)
   "Load SYSTEMS, pairs of a name and the file that defines it, through ASDF within MILLISECONDS."
   ;; KEEP-GOING continues after files that fail to compile.
-  (outcome-of (lambda (seconds) (load-systems systems :keep-going keep-going :timeout-seconds seconds)) milliseconds))
+  (outcome-of (lambda (seconds)
+                (load-systems systems :keep-going keep-going :timeout-seconds seconds))
+              milliseconds))
 
 (define-question "load-file" (path systems milliseconds)
   "Compile and load PATH within MILLISECONDS. With SYSTEMS, the outcome lists the systems."
-  (outcome-of (lambda (seconds) (load-file path :timeout-seconds seconds)) milliseconds :systems systems))
+  (outcome-of (lambda (seconds) (load-file path :timeout-seconds seconds))
+              milliseconds :systems systems))
 
 (define-question "mark-definitions" (files)
   "Record the definitions in FILES, native names, for \"leftovers\"."
   (object "marked" (mark-definitions files)))
 
-(define-question "leftovers" (files gone remove)
-  "Return the definitions that are in the image but no longer in FILES."
-  ;; Files in GONE no longer exist. REMOVE removes the definitions.
-  (leftovers-json files gone remove))
+(define-question "leftovers" (files gone)
+  "Return the definitions of FILES that were not evaluated when the files were loaded again."
+  (leftovers-json files gone '()))
+
+(define-question "remove-leftovers" (files gone keys)
+  "Remove those of the leftovers whose keys, \"FILE KIND NAME\", are in KEYS."
+  (remove-leftovers files gone keys))
 
 ;;; The index, snapshots and scratch images
 
@@ -166,8 +175,8 @@ USERINIT, if given, within MILLISECONDS."
 
 (define-question "set-overlays" (cache overlays)
   "Make this a scratch image, which writes to the folder CACHE."
-  ;; OVERLAYS are pairs of a file and the file with its text; without the latter, the file counts as
-  ;; deleted.
+  ;; OVERLAYS is a list of pairs of a file and the file with its overlay's text, which is null if
+  ;; the file counts as deleted.
   (use-huge-pages)
   (use-cache cache)
   (set-overlays overlays)

@@ -11,7 +11,7 @@
 
 (defun note-if-refused (name outcome)
   "Record NAME if OUTCOME, the values of a system call as a list, shows that the kernel denied it."
-  ;; Return these values.
+  ;; Return the values of the call.
   (destructuring-bind (done &optional errno &rest more) outcome
     (declare (ignore more))
     (when (and (null done)

@@ -3,25 +3,16 @@
 
 (in-package :steelbank)
 
-(defconstant +abi+ 2
-  "STEELBANK_ABI.")
+(defconstant +abi+ 2 "STEELBANK_ABI.")
 
-(defconstant +answered+ 0
-  "STEELBANK_STATUS_ANSWERED.")
-(defconstant +fault+ 1
-  "STEELBANK_STATUS_FAULT.")
-(defconstant +interrupted+ 2
-  "STEELBANK_STATUS_INTERRUPTED.")
-(defconstant +misuse+ 3
-  "STEELBANK_STATUS_MISUSE.")
+(defconstant +answered+ 0 "STEELBANK_STATUS_ANSWERED.")
+(defconstant +fault+ 1 "STEELBANK_STATUS_FAULT.")
+(defconstant +interrupted+ 2 "STEELBANK_STATUS_INTERRUPTED.")
+(defconstant +misuse+ 3 "STEELBANK_STATUS_MISUSE.")
 
-(defconstant +command-interrupt+ 1
-  "STEELBANK_COMMAND_INTERRUPT.")
-(defconstant +command-start-thread+ 2
-  "STEELBANK_COMMAND_START_THREAD.")
-(defconstant +command-end+ 3
-  "STEELBANK_COMMAND_END.")
-
+(defconstant +command-interrupt+ 1 "STEELBANK_COMMAND_INTERRUPT.")
+(defconstant +command-start-thread+ 2 "STEELBANK_COMMAND_START_THREAD.")
+(defconstant +command-end+ 3 "STEELBANK_COMMAND_END.")
 ;;; The host's functions. All are called without interrupts, because an interrupt must not unwind
 ;;; the host's frames.
 
@@ -91,18 +82,19 @@
        (setf (gethash ,name *questions*) ',function))))
 
 (defparameter *output-limit* 100000
-  "The maximum number of characters of a call's output.")
+  "The maximum number of characters of output that is collected during a call.")
 
 (defun decode-text (text)
   "Return the string in the steelbank_text structure at TEXT."
   (let ((octets (make-array (sb-sys:sap-ref-64 text 8) :element-type '(unsigned-byte 8))))
     (sb-sys:with-pinned-objects (octets)
       (copy-foreign-octets (sb-sys:sap-ref-sap text 0) octets))
-    (coerce (sb-ext:octets-to-string octets :external-format :utf-8) '(simple-array character (*)))))
+    (coerce (sb-ext:octets-to-string octets :external-format :utf-8)
+            '(simple-array character (*)))))
 
 (defun perform (question arguments)
-  "Answer QUESTION, a name, with ARGUMENTS, a JSON array; both are steelbank_text."
-  ;; Return a status and the answer's text.
+  "Answer QUESTION, a name, with ARGUMENTS, a JSON array."
+  ;; Both are pointers to steelbank_text structures. Return a status and the answer's text.
   (let* ((name (decode-text question))
          (function (gethash name *questions*)))
     (if function
@@ -110,15 +102,13 @@
           (values +answered+ (if (typep answer '(vector (unsigned-byte 8)))
                                  answer
                                  (json-string answer))))
-        (values +misuse+
-                (fault-json :misuse
-                            (format nil "Unknown question ~s. The core and the program may be of different builds."
-                                    name))))))
+        (let ((text "Unknown question ~s. The core and the program may be of different builds."))
+          (values +misuse+ (fault-json :misuse (format nil text name)))))))
 
 (defun perform-caught (call question arguments)
-  "Call PERFORM as CALL."
-  ;; Turn unhandled conditions and the host's interrupts into an outcome, a cons of status and text.
-  ;; *CALL* is bound inside the catch tags, so that nobody throws to them when they do not exist.
+  "Call PERFORM for CALL, and return the outcome, a cons of status and text."
+  ;; Unhandled conditions and the host's interrupts become outcomes, too. *CALL* is bound inside the
+  ;; catch tags, so that nobody throws to them when they do not exist.
   (catch 'interrupted
     (let* ((condition
              (catch 'fault
@@ -130,20 +120,21 @@
            (description
              (catch 'fault
                (when (typep condition 'heap-exhausted)
-                 ;; Collect what the call allocated, or the next call would have to. Ignore a heap
-                 ;; that is still full, which must not end this call a second time.
+                 ;; Collect what the call allocated now; otherwise the next call would have to. If
+                 ;; the heap is still full, ignore that, so that this call is not ended a second
+                 ;; time.
                  (let ((*checking-heap* t))
                    (sb-ext:gc :full t)))
                (let ((*call* call))
                  (fault-json (condition-kind condition) (describe-fault condition) condition)))))
-      ;; Near the end of the stack, code exits by a throw that bypasses the handlers of
-      ;; DESCRIBE-CONDITION.
+      ;; Near the end of the stack, code exits by a throw, which bypasses the handlers of
+      ;; DESCRIBE-CONDITION. So check here, too, whether anything can be printed.
       (end-if-nothing-prints condition description)
       (return-from perform-caught
         (cons +fault+ (if (stringp description)
                           description
                           (fault-json (condition-kind condition)
-                                      (format nil "A condition of type ~a, whose report failed."
+                                      (format nil "A condition of type ~a; its report failed."
                                               (name-text (type-of condition)))
                                       condition))))))
   (cons +interrupted+ (fault-json :interrupted "The call was interrupted.")))
@@ -157,8 +148,8 @@
   "Call PERFORM-CAUGHT, and stop non-local exits before they unwind into the host."
   (let ((outcome nil))
     (block guard
-      ;; Interrupts that arrived while the host had this thread run here, where they cannot unwind
-      ;; any further.
+      ;; Interrupts that arrived in the host's code run here, because GUARD stops them from
+      ;; unwinding into the host.
       (unwind-protect (with-interrupts-allowed
                         (setf outcome (perform-caught call question arguments)))
         (unless outcome
@@ -189,11 +180,13 @@
       status)))
 
 (define-question "heap-is-full" ()
-  "Return whether the heap is full even after a full collection. Does not end anything."
+  "Return whether the heap is full even after a full collection. Does not end any call."
   (json-boolean (> (live-octets) (heap-limit))))
 
 (sb-ext:define-load-time-global *out-of-memory-answer*
-    (text-octets (fault-json :storage-exhausted "The heap is exhausted, and there is no memory to describe the error."))
+    (text-octets
+     (fault-json :storage-exhausted
+                 "The heap is exhausted, and there is no memory to describe the error."))
   "The answer for an exhausted heap, allocated in advance because there is no memory for it then.")
 
 
@@ -209,7 +202,7 @@
 
 
 (define-alien-callable steelbank-ping (sb-alien:signed 64) ((number (sb-alien:signed 64)))
-  "Measure the cost of a call from the host."
+  "Return NUMBER + 1. The host calls this to measure the cost of a call."
   (1+ number))
 
 (define-alien-callable steelbank-call (sb-alien:signed 64)
@@ -219,9 +212,9 @@
   "Answer a question; see the header."
   (setf (floating-point-modes) *lisp-modes*)
   (prog1 (block entry
-           ;; Only for errors in this file's own code, such as a full heap after a call, when the
-           ;; answer must not allocate. The call's own conditions pass, so that SIGNAL has its usual
-           ;; meaning inside calls.
+           ;; This handler is only for errors in this file's code, outside the call's own code, such
+           ;; as a full heap; then the answer must not allocate. Conditions of the call pass, so
+           ;; that SIGNAL has its usual meaning there.
            (handler-bind ((serious-condition (lambda (condition)
                                                (declare (ignore condition))
                                                (when (zerop *call*)
@@ -252,19 +245,22 @@
              (setf (car protected) t))
            (setf (floating-point-modes) *host-modes*)
            (sb-alien:alien-funcall
-            (sb-alien:extern-alien "steelbank_host_serve"
-                                   (function sb-alien:void sb-sys:system-area-pointer (sb-alien:unsigned 64)))
+            (sb-alien:extern-alien
+             "steelbank_host_serve"
+             (function sb-alien:void sb-sys:system-area-pointer (sb-alien:unsigned 64)))
             *entry-points* number)
            (setf (floating-point-modes) *lisp-modes*))
       (sb-ext:atomic-update *lanes* (lambda (lanes) (remove *lane* lanes))))))
 
 (defun make-protected-thread (name function &rest arguments)
-  "Create a thread that calls FUNCTION with ARGUMENTS and a cons, and sets the car of the cons
-once interrupts are off. If user code terminates the thread before that, create it again: code
-that terminates all other threads finds it in the list immediately."
+  "Create a thread that calls FUNCTION with ARGUMENTS and a cons."
+  ;; FUNCTION sets the car of the cons once interrupts are off. If user code terminates the thread
+  ;; before that, create it again: code that terminates all other threads finds it in the list of
+  ;; threads immediately.
   (loop
     (let* ((protected (list nil))
-           (thread (sb-thread:make-thread function :arguments (append arguments (list protected)) :name name)))
+           (thread (sb-thread:make-thread
+                    function :arguments (append arguments (list protected)) :name name)))
       (loop while (sb-thread:thread-alive-p thread)
             do (when (car protected)
                  (return-from make-protected-thread thread))
@@ -272,18 +268,20 @@ that terminates all other threads finds it in the list immediately."
 
 (defun start-lane (number)
   "Create the Lisp thread of lane NUMBER."
-  (sb-alien:alien-funcall (sb-alien:extern-alien "steelbank_reserve_below_stacks" (function sb-alien:void)))
+  (sb-alien:alien-funcall
+   (sb-alien:extern-alien "steelbank_reserve_below_stacks" (function sb-alien:void)))
   (make-protected-thread (format nil "steelbank lane ~d" number) #'serve number))
 
 (defun supervise (order protected)
-  "Execute the host's orders, which busy threads cannot; ORDER is the buffer for them."
+  "Execute the host's orders, because other threads may be busy. ORDER is a buffer for one order."
   ;; Runs without interrupts, so that code that terminates all other threads does not end this one.
   ;; Set the car of PROTECTED once interrupts are off.
   (sb-sys:without-interrupts
     (setf (car protected) t)
     (loop
       (sb-alien:alien-funcall
-       (sb-alien:extern-alien "steelbank_host_supervise" (function sb-alien:void sb-sys:system-area-pointer))
+       (sb-alien:extern-alien
+        "steelbank_host_supervise" (function sb-alien:void sb-sys:system-area-pointer))
        order)
       (let ((command (sb-sys:signed-sap-ref-64 order 0))
             (argument (sb-sys:sap-ref-64 order 8)))
@@ -298,8 +296,9 @@ that terminates all other threads finds it in the list immediately."
     (unwind-protect
          (let ((length (sb-sys:without-interrupts
                          (sb-alien:alien-funcall
-                          (sb-alien:extern-alien "steelbank_host_contribs"
-                                                 (function (sb-alien:signed 64) (* sb-alien:char) sb-alien:size-t))
+                          (sb-alien:extern-alien
+                           "steelbank_host_contribs"
+                           (function (sb-alien:signed 64) (* sb-alien:char) sb-alien:size-t))
                           buffer size))))
            (when (plusp length)
              (sb-ext:parse-native-namestring
@@ -338,24 +337,23 @@ that terminates all other threads finds it in the list immediately."
           *error-output* *background-output*
           *trace-output* *background-output*
           *standard-input* *empty-input*
-          *terminal-io* both
-          *query-io* both
-          *debug-io* both
-          ;; UIOP's own streams for the file descriptors.
+          *terminal-io* both *query-io* both *debug-io* both
+          ;; UIOP has its own streams for the file descriptors.
           uiop:*stdin* (make-synonym-stream '*standard-input*)
           uiop:*stdout* (make-synonym-stream '*standard-output*)
           uiop:*stderr* (make-synonym-stream '*error-output*))))
 
 (defun prepare-home ()
-  "Set HOME to the root folder if the user has no absolute home folder, because UIOP and ASDF need
-one to start. A user without an entry has none, and a relative one depends on the current
-directory."
+  "Set HOME to the root folder if the user has no absolute home folder."
+  ;; UIOP and ASDF need a home folder to start. A user without an entry in the user database has
+  ;; none, and a relative one depends on the current directory.
   (let ((home (sb-ext:posix-getenv "HOME")))
     (unless (if (plusp (length home))
                 (char= (char home 0) #\/)
                 (user-home))
       (sb-alien:alien-funcall
-       (sb-alien:extern-alien "setenv" (function sb-alien:int sb-alien:c-string sb-alien:c-string sb-alien:int))
+       (sb-alien:extern-alien
+        "setenv" (function sb-alien:int sb-alien:c-string sb-alien:c-string sb-alien:int))
        "HOME" "/" 1))))
 
 (sb-ext:define-load-time-global *supervisor* nil
@@ -370,7 +368,8 @@ directory."
         *host-modes* (untrapped-floating-point-modes)
         *entry-points* (make-entry-points))
   (sb-alien:alien-funcall
-   (sb-alien:extern-alien "steelbank_leave_by" (function sb-alien:void sb-alien:unsigned sb-alien:unsigned))
+   (sb-alien:extern-alien
+    "steelbank_leave_by" (function sb-alien:void sb-alien:unsigned sb-alien:unsigned))
    (object-address #'leave-at-once) (object-address 'fault))
   (refuse-foreign-exits)
   (prepare-home)
@@ -382,7 +381,7 @@ directory."
   ;; Encapsulate the exit functions again, because SAVE-CORE removed the encapsulations from the
   ;; core that it saved.
   (refuse-exits)
-  (setf *supervisor* (make-protected-thread "steelbank supervisor" #'supervise
-                                            (sb-alien:alien-sap (sb-alien:make-alien (sb-alien:unsigned 64) 2))))
+  (let ((order (sb-alien:alien-sap (sb-alien:make-alien (sb-alien:unsigned 64) 2))))
+    (setf *supervisor* (make-protected-thread "steelbank supervisor" #'supervise order)))
   (serve 0)
   (save-core))

@@ -58,21 +58,21 @@
   (error 'exit-refused :operator "a foreign exit function"))
 
 (defparameter *foreign-exit-functions*
-  '(("exit" . steelbank-refuse-exit) ("_exit" . steelbank-refuse-exit) ("_Exit" . steelbank-refuse-exit)
-    ("quick_exit" . steelbank-refuse-exit)
+  '(("exit" . steelbank-refuse-exit) ("_exit" . steelbank-refuse-exit)
+    ("_Exit" . steelbank-refuse-exit) ("quick_exit" . steelbank-refuse-exit)
     ;; These two indicate memory corruption or a similar defect: the shim ends Lisp instead of the
     ;; process.
     ("abort" . "__wrap_abort") ("lose" . "__wrap_lose")
     ;; Used by RUN-PROGRAM.
     ("spawn" . "steelbank_spawn"))
-  "Replacements for functions of libc and of the runtime that end or start processes. Maps each
-name to an alien callable or a function of the shim.")
+  ;; A replacement is an alien callable, or the name of a function of the shim.
+  "Maps foreign functions that end or start processes to their replacements.")
 
 (sb-ext:define-load-time-global *foreign-substitutes* '()
   "Replacements for other foreign functions, in the form of *FOREIGN-EXIT-FUNCTIONS*.")
 
 (defun foreign-substitute (function name)
-  "Return the address of the replacement of the foreign function NAME, or what FUNCTION returns."
+  "Return the address of the replacement of the foreign function NAME, or call FUNCTION for it."
   (let ((substitute (cdr (or (assoc name *foreign-exit-functions* :test #'string=)
                              (assoc name *foreign-substitutes* :test #'string=)))))
     (etypecase substitute
@@ -90,8 +90,8 @@ name to an alien callable or a function of the shim.")
   (relink-foreign-functions (mapcar #'car *foreign-exit-functions*)))
 
 (defun leave-ending-signals-to-host ()
-  "Prevent SBCL from installing its handlers of the signals that end a process when it starts,
-because the host has its own."
+  "Prevent SBCL from installing its handlers of the signals that end a process."
+  ;; The host has its own handlers.
   (encapsulate +install-handler+ 'steelbank
                (lambda (function signal handler)
                  (unless (member handler *ending-handlers* :key #'fdefinition)
@@ -99,10 +99,11 @@ because the host has its own."
 
 (defun describe-condition (condition)
   "Return a sentence for CONDITION."
-  ;; Its report is user code and may fail; then the second value is the condition of that failure.
+  ;; The report of CONDITION is user code and may fail. Then the second value is the condition of
+  ;; that failure.
   (flet ((limited (function)
-           (let ((stream (make-instance 'limited-output :limit 4000
-                                                        :when-full (lambda () (throw 'enough nil)))))
+           (let ((stream (make-instance 'limited-output
+                                        :limit 4000 :when-full (lambda () (throw 'enough nil)))))
              (catch 'enough
                (funcall function stream))
              (output-text stream))))
@@ -112,20 +113,20 @@ because the host has its own."
                       (limited (lambda (stream)
                                  ;; The full report would repeat the stream.
                                  (if (typep condition '(and reader-error simple-condition))
-                                     (apply #'format stream (simple-condition-format-control condition)
+                                     (apply #'format stream
+                                            (simple-condition-format-control condition)
                                             (simple-condition-format-arguments condition))
                                      (princ condition stream))))))
       (serious-condition (second)
-        (values (format nil "a condition of type ~a, whose report signalled ~a"
+        (values (format nil "a condition of type ~a; its report signalled ~a"
                         (name-text (type-of condition))
                         (name-text (type-of second)))
                 second)))))
 
 (defun end-if-nothing-prints (condition second)
-  "End Lisp if SECOND, which ended the description of CONDITION, is a stack overflow too."
+  "End Lisp if CONDITION and SECOND, which ended its description, are both stack overflows."
   ;; Then not even the report of the first overflow can be printed after unwinding, for example
-  ;; because SBCL's own functions are traced. Lisp cannot answer any more calls; the host restarts
-  ;; it.
+  ;; because SBCL's functions are traced. Lisp cannot answer any more calls; the host restarts it.
   (when (and (typep condition 'stack-exhausted) (typep second 'stack-exhausted))
     (sb-alien:alien-funcall
      (sb-alien:extern-alien "lose" (function sb-alien:void sb-alien:c-string))
@@ -154,16 +155,16 @@ because the host has its own."
     (end-of-file :end-of-file)
     (t :error)))
 
+;; It is called before the stack unwinds.
 (defvar *note-fault* nil
-  "A function to call, before the stack unwinds, with the condition that is about to end this
-thread's work; or NIL.")
+  "A function to call with the condition that is about to end this thread's work, or NIL.")
 
-;;; The end of the stack. Little can run there, whatever the cause, so the stack is unwound first
-;;; and examined from a copy.
+;;; The end of the stack. Code that runs there can do little, so the stack is copied and unwound
+;;; first, and the copy is examined.
 
+;; This includes what the compiler and the printer need, if examining frames calls them.
 (defparameter *stack-needed* (* 256 1024)
-  "The octets of stack needed to examine frames, including what the compiler and the printer need
-if they are called for it.")
+  "The octets of stack needed to examine frames.")
 
 (defun stack-short-p ()
   "Return true if too little stack is left to examine it, to print, or to compile."
@@ -182,13 +183,14 @@ if they are called for it.")
   ;; Near the end of the stack, let cleanup forms use the space of the frames that are unwound.
   (when (and *lane* (stack-short-p))
     (let ((function (lambda () (throw tag value))))
-      ;; Without interrupts, because special variables have objects on the stack until they are
-      ;; unbound.
+      ;; Without interrupts, because special variables may refer to objects in the unwound frames
+      ;; until they are unbound.
       (sb-sys:without-interrupts
         (sb-sys:with-pinned-objects (function)
           (sb-alien:alien-funcall
-           (sb-alien:extern-alien "steelbank_leave" (function sb-alien:void sb-alien:unsigned sb-alien:unsigned
-                                                              sb-sys:system-area-pointer))
+           (sb-alien:extern-alien "steelbank_leave"
+                                  (function sb-alien:void sb-alien:unsigned sb-alien:unsigned
+                                            sb-sys:system-area-pointer))
            (object-address function) (object-address tag) (frame-pointer))))))
   (throw tag value))
 
@@ -215,7 +217,8 @@ if they are called for it.")
 (defun end-thread (reason)
   "End this thread, which runs no call, and report REASON."
   (let ((name (sb-thread:thread-name sb-thread:*current-thread*)))
-    (report (concatenate 'string "Thread " (if (stringp name) name "without a name") " ended by " reason)))
+    (report (concatenate 'string "Thread " (if (stringp name) name "without a name")
+                         " ended by " reason)))
   (sb-thread:abort-thread))
 
 (defun debugger-hook (condition hook)
@@ -243,7 +246,7 @@ if they are called for it.")
                       (lambda (function &rest messages)
                         (declare (ignore function))
                         (debugger-hook (make-condition 'simple-error :format-control "~{~a~}"
-                                                                     :format-arguments (list messages))
+                                                       :format-arguments (list messages))
                                        nil))))
 
 (defun describe-thread (thread)
@@ -251,8 +254,9 @@ if they are called for it.")
   (let ((name (sb-thread:thread-name thread)))
     (if (stringp name) (name-text name) "without a name")))
 
-;; The rest must hold new allocations, a twentieth, partly free pages, and a copy of everything,
-;; because the runtime does not survive if the collector runs out of space.
+;; The rest of the dynamic space must hold new allocations (a twentieth), partly free pages, and a
+;; copy of all objects in use, because the runtime does not survive if the collector runs out of
+;; space.
 (defparameter *heap-share* 2/5
   "The fraction of the dynamic space that may be in use after a collection.")
 
@@ -284,13 +288,14 @@ if they are called for it.")
   (floor (heap-limit) 32))
 
 (defun heap-room ()
-  "Return the octets in use for which a full collection certainly has space for a copy, whatever
-else is allocated before it."
+  "Return the octets in use up to which a full collection certainly has space for a copy."
+  ;; This allows for whatever else is allocated before the collection.
   (floor (* 12/25 (sb-ext:dynamic-space-size))))
 
 (defun heap-bound ()
-  "Return the limit of octets in use: HEAP-LIMIT, or somewhat more than ended calls have left if
-that is more, but less than HEAP-ROOM."
+  "Return the limit of octets in use: when it is exceeded, a call is ended."
+  ;; It is HEAP-LIMIT. If calls that have ended left more than that in use, it is somewhat more than
+  ;; they left, but less than HEAP-ROOM.
   (if (> *heap-noted* (heap-limit))
       (min (+ *heap-noted* (heap-step)) (- (heap-room) (heap-step)))
       (heap-limit)))
@@ -331,14 +336,15 @@ that is more, but less than HEAP-ROOM."
 
 (defun end-heap-filler (thread)
   "Make THREAD, another thread, end its work, because it has filled the heap."
-  ;; Wait a while, and return true if it has done so.
+  ;; Wait a while for that, and return true if THREAD has ended its work.
   (multiple-value-bind (lane call) (call-of thread)
     (cond (lane
            (setf (lane-full lane) call))
           (t
            (handler-case (sb-thread:interrupt-thread thread #'end-for-full-heap)
              (sb-thread:interrupt-thread-error () nil))))
-    ;; Wait long enough for a busy machine, because other threads would be ended if this one is not.
+    ;; Wait long enough for a busy machine: if THREAD does not end its work in time, other threads
+    ;; have to.
     (loop repeat 1000
           do (cond (lane
                     (interrupt-lane lane)
@@ -367,8 +373,8 @@ that is more, but less than HEAP-ROOM."
   "The user's setting of the octets between two collections, while it is reduced; otherwise NIL.")
 
 (defun adapt-nursery (used)
-  "Collect more often while USED, the octets in use, exceed half of HEAP-LIMIT, because
-allocations before the collection that finds the heap full must fit, too."
+  "Collect more often while USED, the octets in use, exceed half of HEAP-LIMIT."
+  ;; The heap must have space for allocations until the collection that finds it full.
   (let ((few (floor (sb-ext:dynamic-space-size) 50)))
     (cond ((<= used (floor (heap-limit) 2))
            (when *usual-nursery*
@@ -416,7 +422,8 @@ allocations before the collection that finds the heap full must fit, too."
              (note-heap))
             ((> used (heap-bound))
              (sb-sys:without-interrupts
-               (if (sb-ext:compare-and-swap (symbol-value '*heap-reliever*) nil sb-thread:*current-thread*)
+               (if (sb-ext:compare-and-swap (symbol-value '*heap-reliever*)
+                                            nil sb-thread:*current-thread*)
                    (with-interrupts-allowed
                      (loop repeat 1000
                            while *heap-reliever*
@@ -429,13 +436,14 @@ allocations before the collection that finds the heap full must fit, too."
   ()
   (:report (lambda (condition stream)
              (declare (ignore condition))
-             (format stream "Heap exhausted: more than ~d MiB of ~d MiB were in use after a garbage collection."
+             (format stream "Heap exhausted: more than ~d MiB of ~d MiB were in use after a ~
+                             garbage collection."
                      (floor (heap-limit) (* 1024 1024))
                      (floor (sb-ext:dynamic-space-size) (* 1024 1024)))))
   (:documentation "Signalled while the collector still has enough space to work."))
 
 (defun enter-lane (lane call)
-  "Begin CALL on LANE's own thread, without interrupts."
+  "Record in LANE that CALL begins. Runs on LANE's thread, without interrupts."
   ;; Discard interruptions that arrived between calls.
   (forget-interruptions (lane-thread lane))
   (setf (lane-stop lane) 0
@@ -449,7 +457,7 @@ allocations before the collection that finds the heap full must fit, too."
 
 (defun may-unwind ()
   "Return true if the interrupted code may be unwound."
-  ;; Foreign code may hold a lock, such as malloc's.
+  ;; Foreign code must not be unwound, because it may hold a lock, such as malloc's.
   (let ((context (interrupted-context)))
     (or (not (typep context 'sb-sys:system-area-pointer))
         (/= 0 (sb-alien:alien-funcall
@@ -458,8 +466,9 @@ allocations before the collection that finds the heap full must fit, too."
                context)))))
 
 (defun leave-if-wanted (lane)
-  "Leave the current call if the host wants to interrupt it or it has filled the heap, and if it
-can be unwound. Runs on LANE's thread by an interrupt."
+  "Leave the current call if the host interrupts it or it has filled the heap."
+  ;; Runs on LANE's thread by an interrupt. If the interrupted code must not be unwound, the call
+  ;; continues.
   (setf (lane-refused lane) nil
         (lane-pending lane) 0)
   (let ((call *call*))
@@ -474,7 +483,7 @@ can be unwound. Runs on LANE's thread by an interrupt."
 
 (defun interrupt-lane (lane)
   "Make LANE's thread run LEAVE-IF-WANTED, unless that is already pending."
-  ;; Return true once it has run.
+  ;; Wait briefly, and return true if LEAVE-IF-WANTED has run.
   (when (= 0 (sb-ext:compare-and-swap (lane-pending lane) 0 1))
     (handler-case (sb-thread:interrupt-thread (lane-thread lane) (lambda () (leave-if-wanted lane)))
       (sb-thread:interrupt-thread-error () nil)))
@@ -485,7 +494,7 @@ can be unwound. Runs on LANE's thread by an interrupt."
 
 (defun interrupt-call (call)
   "Interrupt CALL if it is still running."
-  ;; While it is in foreign code, retry for a while; after that the host repeats the order.
+  ;; If CALL is in foreign code, retry for a while. After that, the host repeats the order.
   (dolist (lane *lanes*)
     (when (= (lane-call lane) call)
       (setf (lane-stop lane) call)

@@ -16,8 +16,7 @@
   '(or file-error stream-error parse-error))
 
 (defmacro when-file-permits (&body body)
-  "Return the values of BODY, or NIL if a file that it reads is missing or inaccessible, or has a
-name that no file can have."
+  "Return the values of BODY, or NIL if a file that it reads is unusable; see UNUSABLE-FILE."
   `(handler-case (progn ,@body)
      (unusable-file () nil)))
 
@@ -34,9 +33,9 @@ name that no file can have."
       (report sentence))))
 
 (defmacro reporting-own-errors ((what) &body body)
-  "Return the values of BODY, or NIL if it signals an error, which is reported to the host. For
-code that describes a failure of user code, because our own error there must not hide that
-failure. WHAT completes \"Internal error while\"."
+  "Return the values of BODY, or NIL if it signals an error, which is reported to the host."
+  ;; For code that describes a failure of user code, because our own error there must not hide that
+  ;; failure. WHAT completes "Internal error while".
   `(handler-case (progn ,@body)
      (error (condition)
        (report-own-error ,what condition)

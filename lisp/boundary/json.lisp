@@ -5,12 +5,15 @@
 
 (defun object (&rest keys-and-values)
   "Return a JSON object of KEYS-AND-VALUES, in their order. Keys are strings."
-  ;; Pairs whose value is NIL are omitted, because the host's types represent missing values by
-  ;; absence.
+  ;; Pairs with the value NIL are omitted, because the host's types represent a missing value by an
+  ;; absent key.
   (cons :object (loop for (key value) on keys-and-values by #'cddr
                       when value
                         collect (cons key value))))
 
+(defun object-field (object key)
+  "Return the value of KEY in OBJECT, a JSON object, or NIL if there is none."
+  (cdr (assoc key (rest object) :test #'string=)))
 (defun write-json-string (string stream)
   "Write STRING as a JSON string. Surrogates, which UTF-8 cannot encode, become U+FFFD."
   (write-char #\" stream)
@@ -73,8 +76,8 @@
 (defun value-json (value)
   "Return VALUE, a Lisp object, as a value for WRITE-JSON. NIL becomes null and T true."
   ;; Characters and symbols become strings, and proper lists and vectors arrays. Hash tables become
-  ;; objects, with their keys printed. Results of OBJECT, and :TRUE, :FALSE and :NULL, stay as they
-  ;; are. Signal an error for other objects.
+  ;; objects, with their keys printed. Results of OBJECT, and :TRUE, :FALSE and :NULL, are returned
+  ;; unchanged. Signal an error for other objects.
   (typecase value
     (null :null)
     ((eql t) :true)
@@ -89,8 +92,9 @@
     (t (error "Cannot convert an object of type ~a to JSON." (name-text (type-of value))))))
 
 (defun read-json (text)
-  "Return the value of TEXT, JSON as the host writes the arguments of a question: without white
-space, objects and fractions. Arrays become lists, null and false NIL, and true T."
+  "Return the value of TEXT, the JSON of a question's arguments, as the host writes it."
+  ;; It contains no white space, objects or fractions. Arrays become lists, null and false become
+  ;; NIL, and true becomes T.
   (declare (type (simple-array character (*)) text))
   (let ((at 0))
     (declare (type fixnum at))
@@ -103,9 +107,7 @@ space, objects and fractions. Arrays become lists, null and false NIL, and true 
                (case (schar text at)
                  (#\[ (elements))
                  (#\" (characters))
-                 (#\n (word nil 4))
-                 (#\f (word nil 5))
-                 (#\t (word t 4))
+                 (#\n (word nil 4)) (#\f (word nil 5)) (#\t (word t 4))
                  (t (multiple-value-bind (number end) (parse-integer text :start at :junk-allowed t)
                       (setf at end)
                       (or number (error "Invalid JSON at position ~d of ~a" at text))))))
@@ -117,25 +119,22 @@ space, objects and fractions. Arrays become lists, null and false NIL, and true 
                          while (char= (take) #\,))))
              (characters ()
                (take)
-               (let ((result (make-string (- (loop for end of-type fixnum = at
-                                                     then (+ end (if (char= (schar text end) #\\) 2 1))
-                                                   when (char= (schar text end) #\") return end)
-                                             at)))
-                     (length 0))
+               (let* ((stop (loop for end of-type fixnum = at
+                                    then (+ end (if (char= (schar text end) #\\) 2 1))
+                                  when (char= (schar text end) #\") return end))
+                      (result (make-string (- stop at)))
+                      (length 0))
                  (declare (type fixnum length))
                  (loop for character = (take)
                        until (char= character #\")
-                       do (setf (schar result length) (if (char= character #\\) (escaped) character))
+                       do (setf (schar result length)
+                                (if (char= character #\\) (escaped) character))
                           (incf length))
                  (subseq result 0 length)))
              (escaped ()
                (let ((character (take)))
                  (case character
-                   (#\n #\Newline)
-                   (#\t #\Tab)
-                   (#\r #\Return)
-                   (#\b #\Backspace)
-                   (#\f #\Page)
+                   (#\n #\Newline) (#\t #\Tab) (#\r #\Return) (#\b #\Backspace) (#\f #\Page)
                    (#\u (incf at 4)
                     (code-char (parse-integer text :start (- at 4) :end at :radix 16)))
                    (t character)))))

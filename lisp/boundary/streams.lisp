@@ -15,7 +15,7 @@
    (when-full :initarg :when-full
               :initform nil
               :reader output-when-full
-              :documentation "A function of no arguments to call at the first dropped character, or NIL."))
+              :documentation "A function to call at the first dropped character, or NIL."))
   (:documentation "Collects characters up to a limit, and counts the rest."))
 
 (defun collect-output (stream string start end)
@@ -73,11 +73,7 @@
   "Run BODY with every standard stream reading from INPUT or writing to OUTPUT."
   (let ((both (gensym "BOTH")))
     `(let* ((,both (make-two-way-stream ,input ,output))
-            (*standard-output* ,output)
-            (*error-output* ,output)
-            (*trace-output* ,output)
+            (*standard-output* ,output) (*error-output* ,output) (*trace-output* ,output)
             (*standard-input* ,input)
-            (*terminal-io* ,both)
-            (*query-io* ,both)
-            (*debug-io* ,both))
+            (*terminal-io* ,both) (*query-io* ,both) (*debug-io* ,both))
        ,@body)))

@@ -1,7 +1,8 @@
 ;;;; Packs columns of 32-bit numbers and a table of strings into one octet vector for the host.
 ;;;;
-;;;; A pack is a sequence of little-endian tables: a row count, then one column of that many numbers
-;;;; after the other. crates/xref/src/export.rs reads it.
+;;;; A pack consists of a magic text, 64-bit numbers, the strings, and tables. A table is a row
+;;;; count, and then its columns, each with that many numbers. All numbers are little-endian.
+;;;; crates/xref/src/export.rs reads packs.
 
 (in-package :steelbank)
 
@@ -57,7 +58,8 @@
 (defstruct (string-pool (:constructor make-string-pool ()))
   "Distinct strings, numbered in order of insertion."
   (numbers (make-hash-table :test 'equal) :type hash-table :read-only t)
-  (strings (make-array 256 :adjustable t :fill-pointer 0) :type (and vector (not simple-array)) :read-only t))
+  (strings (make-array 256 :adjustable t :fill-pointer 0)
+   :type (and vector (not simple-array)) :read-only t))
 
 (defun pool-string (pool string)
   "Return the number of STRING in POOL."
@@ -71,7 +73,8 @@
 (declaim (inline pack-word))
 (defun pack-word (octets start number)
   "Store NUMBER as four octets, least significant first."
-  (declare (type octets octets) (type (unsigned-byte 32) number) (type (unsigned-byte 40) start) (optimize speed))
+  (declare (type octets octets) (type (unsigned-byte 32) number) (type (unsigned-byte 40) start)
+           (optimize speed))
   (setf (aref octets start) (ldb (byte 8 0) number)
         (aref octets (+ start 1)) (ldb (byte 8 8) number)
         (aref octets (+ start 2)) (ldb (byte 8 16) number)
@@ -95,7 +98,7 @@
                (incf at 4)))))
 
 (defun surrogate-p (character)
-  "Return true for half of a UTF-16 pair, which Lisp strings can contain and UTF-8 cannot."
+  "Return true if CHARACTER is a surrogate, which Lisp strings can contain and UTF-8 cannot."
   (<= #xd800 (char-code character) #xdfff))
 
 (defun ascii-octets (name)

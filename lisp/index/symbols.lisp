@@ -9,9 +9,7 @@
   "The contents of the index embedded in the host. Later exports contain only what is new."
   (serial 0 :type (unsigned-byte 32))
   (method-count 0 :type (unsigned-byte 32))
-  (functions '() :type list)
-  (others '() :type list)
-  (generics '() :type list)
+  (functions '() :type list) (others '() :type list) (generics '() :type list)
   (packages (make-hash-table :test 'eq) :read-only t)
   (methods (make-hash-table :test 'eq :weakness :key) :read-only t))
 
@@ -21,8 +19,7 @@
 ;;; Our own packages, which answers do not show
 
 (defparameter *own-packages* '("STEELBANK" "STEELBANK-NOTHING" "STEELBANK-BUILD")
-  "The names of the packages that exports omit, together with all code whose name contains one of
-their symbols.")
+  "The names of the packages that exports omit, with all code that has their symbols in its name.")
 
 (defun own-package-p (package)
   "Return true if PACKAGE is part of the Lisp half or its builder."
@@ -69,30 +66,25 @@ their symbols.")
   (symbol-numbers (make-hash-table :test 'eq) :read-only t)
   (name-numbers (make-hash-table :test 'equal) :read-only t)
   (source-numbers (make-hash-table :test 'eq) :read-only t)
-  (packages (make-table 4) :read-only t)
-  (nicknames (make-table 2) :read-only t)
-  (uses (make-table 2) :read-only t)
-  (local-nicknames (make-table 3) :read-only t)
-  (symbols (make-table 3) :read-only t)
-  (presents (make-table 3) :read-only t)
-  (names (make-table 3) :read-only t)
-  (sources (make-table 3) :read-only t)
-  (functions (make-table 9) :read-only t)
-  (records (make-table 4) :read-only t)
-  (survivors (make-table 3) :read-only t)
-  (refuted (make-table 2) :read-only t))
+  (packages (make-table 4) :read-only t) (nicknames (make-table 2) :read-only t)
+  (uses (make-table 2) :read-only t) (local-nicknames (make-table 3) :read-only t)
+  (symbols (make-table 3) :read-only t) (presents (make-table 3) :read-only t)
+  (names (make-table 3) :read-only t) (sources (make-table 3) :read-only t)
+  (functions (make-table 9) :read-only t) (records (make-table 4) :read-only t)
+  (survivors (make-table 3) :read-only t) (refuted (make-table 2) :read-only t))
 
 (defun state-tables (state)
-  "Return the tables of STATE in the order in which the host reads them."
-  (list (state-packages state) (state-nicknames state) (state-uses state) (state-local-nicknames state)
-        (state-symbols state) (state-presents state) (state-names state) (state-sources state)
-        (state-functions state) (state-records state) (state-survivors state) (state-refuted state)))
+  "Return the tables of STATE in the order that the host expects."
+  (list (state-packages state) (state-nicknames state) (state-uses state)
+        (state-local-nicknames state) (state-symbols state) (state-presents state)
+        (state-names state) (state-sources state) (state-functions state) (state-records state)
+        (state-survivors state) (state-refuted state)))
 
 ;;; Names
 
 (defun principal-symbol (name)
-  "Return the symbol under which NAME is indexed, and true: F for (SETF F), (METHOD F ...) and
-(LABELS G :IN F). Return NIL and false if there is none."
+  "Return the symbol under which NAME is indexed, and true, or NIL and false if there is none."
+  ;; It is F for (SETF F), (METHOD F ...) and (LABELS G :IN F).
   (cond ((and (symbolp name) name) (values name t))
         ((null name) (values nil t))
         ((not (and (consp name) (proper-list-p name) (rest name))) (values nil nil))
@@ -121,11 +113,12 @@ their symbols.")
                 (add-row (state-symbols state)
                          (state-package state (symbol-package symbol))
                          (state-string state name)
-                         (if (plain-name-p name) +none+ (state-string state (escaped-name name)))))))))
+                         (unless (plain-name-p name)
+                           (state-string state (escaped-name name)))))))))
 
 (defun package-checksum (package)
-  "Return a number that almost certainly changes when a symbol is added to or removed from PACKAGE
-or changes its status."
+  "Return a number that almost certainly changes when the symbols of PACKAGE change."
+  ;; A change adds or removes a symbol, or changes its status.
   (let ((sum 0))
     (declare (type (unsigned-byte 62) sum) (optimize speed))
     (flet ((add (table factor)
@@ -161,7 +154,7 @@ or changes its status."
     (dolist (package packages)
       (let* ((old (and known (gethash package known)))
              (same (and old (= (cdr old) (package-checksum package))))
-             ;; Another thread may have deleted it in the meantime.
+             ;; Another thread may have deleted the package in the meantime.
              (name (or (package-name package) "")))
         (add-row (state-packages state)
                  (state-string state name)

@@ -9,7 +9,8 @@
 (defparameter *xref-kinds* #(:calls :macroexpands :binds :references :sets :specializes)
   "The kinds of record, in the order of the host's enumeration.")
 
-(defparameter *name-roles* (vector :plain 'setf 'sb-ext:cas 'compiler-macro :method +slot-accessor+ :other)
+(defparameter *name-roles*
+  (vector :plain 'setf 'sb-ext:cas 'compiler-macro :method +slot-accessor+ :other)
   "The roles of a principal symbol in a used name, in the order of the host's enumeration.")
 
 (defparameter *function-kinds*
@@ -17,17 +18,20 @@
           +setf-expander+ +type-expander+ :transform +vop+ :other)
   "The kinds of function by their names, in the order of the host's enumeration.")
 
-(defconstant +unknown+ 0 "It is unknown whether the function is still in use, because it has no global name.")
+(defconstant +unknown+ 0
+  "It is unknown whether the function is still in use, because it has no global name.")
 (defconstant +current+ 1 "The function is the current definition of its name.")
 (defconstant +replaced+ 2 "The function's name has another definition, or none.")
 
+;; Either the definition was removed, or the code that makes it has not run. Such functions are not
+;; exported.
 (defconstant +not-installed+ 3
-  "The function has a name without a definition: it was removed, or the code that defines it has not run. Not exported.")
+  "The function's name has no definition.")
 
 (declaim (inline place-in))
 (defun place-in (vector element)
   "Return the index of ELEMENT in VECTOR, or NIL."
-  ;; Unlike POSITION, it does not determine the type of sequence at each call.
+  ;; Unlike POSITION, this function does not determine the type of sequence at each call.
   (declare (type simple-vector vector))
   (loop for known across vector
         for place of-type (unsigned-byte 32) from 0
@@ -53,7 +57,8 @@
             (cond ((symbolp name) :function)
                   ((atom name) :other)
                   ((member (first name) '(flet labels)) :local)
-                  ((or (eq (first name) :source-transform) (eq (first name) +deftransform+)) :transform)
+                  ((or (eq (first name) :source-transform) (eq (first name) +deftransform+))
+                   :transform)
                   ((eq (first name) +defsetf+) +setf-expander+)
                   ((eq (first name) +slow-method+) +fast-method+)
                   ((place-in *function-kinds* (first name)) (first name))
@@ -83,20 +88,20 @@
                    t))
           ((not (and (consp name) (proper-list-p name) (= (length name) 2))) (values nil nil))
           (t
-           (destructuring-bind (role principal) name
-             (flet ((role-p (&rest roles) (member role roles)))
-               (cond ((role-p 'setf 'sb-ext:cas)
-                      (if (function-name-p name)
-                          (values (and (fboundp name) (global-function name)) t)
-                          (values nil nil)))
-                     ((role-p 'macro-function) (values (and (symbolp principal) (macro-function principal)) t))
-                     ((role-p 'compiler-macro)
-                      (values (and (function-name-p principal) (compiler-macro-function principal)) t))
-                     ((role-p +type-expander+)
-                      (values (and (symbolp principal) (first-function (type-expander principal))) t))
-                     ((role-p +setf-expander+ +defsetf+)
-                      (values (and (symbolp principal) (first-function (setf-expander principal))) t))
-                     (t (values nil nil)))))))))
+           (let ((role (first name)) (target (second name)))
+             (cond ((or (eq role 'setf) (eq role 'sb-ext:cas))
+                    (if (function-name-p name)
+                        (values (and (fboundp name) (global-function name)) t)
+                        (values nil nil)))
+                   ((eq role 'macro-function)
+                    (values (and (symbolp target) (macro-function target)) t))
+                   ((eq role 'compiler-macro)
+                    (values (and (function-name-p target) (compiler-macro-function target)) t))
+                   ((eq role +type-expander+)
+                    (values (and (symbolp target) (first-function (type-expander target))) t))
+                   ((or (eq role +setf-expander+) (eq role +defsetf+))
+                    (values (and (symbolp target) (first-function (setf-expander target))) t))
+                   (t (values nil nil))))))))
 
 (defun method-functions (generic-function)
   "Return the simple functions of the methods of GENERIC-FUNCTION."
@@ -131,8 +136,8 @@
   (and other (eq (function-code function) (function-code other))))
 
 (defun named-status (freshness function name)
-  "Return whether FUNCTION is the current definition of NAME, its own name: +CURRENT+, +REPLACED+,
-+NOT-INSTALLED+ or +UNKNOWN+."
+  "Return whether FUNCTION is the current definition of NAME, with which it was compiled."
+  ;; Return +CURRENT+, +REPLACED+, +NOT-INSTALLED+ or +UNKNOWN+.
   (if (typep name 'method-function-name)
       (let* ((owner (second name))
              (methods (freshness-methods freshness))
@@ -155,8 +160,8 @@
               (t (if bound +replaced+ +not-installed+))))))
 
 (defun file-created (source)
-  "Return the write date of the file of SOURCE, or NIL for a text from a buffer, which is part of
-a file and does not replace it."
+  "Return the write date of the file of SOURCE, or NIL for a text from a buffer."
+  ;; Such a text is a part of a file and does not replace the file.
   (and (not (buffer-text-p (debug-source-properties source)))
        (debug-source-created source)))
 
@@ -185,7 +190,7 @@ a file and does not replace it."
 
 (defun code-statuses (freshness code functions)
   "Return the status of each of FUNCTIONS, which are in CODE."
-  ;; Functions without a global name share the status of those that have one.
+  ;; Functions without a global name get the status of the functions that have one.
   (let* ((statuses (loop for (function) in functions
                          collect (named-status freshness function (simple-function-name function))))
          (others (loop for entry below (code-entry-count code)
@@ -197,7 +202,8 @@ a file and does not replace it."
                        ((or (member +replaced+ all) (member +not-installed+ all)) +replaced+)
                        ((outdated-source-p freshness code) +replaced+)
                        (t +unknown+))))
-    ;; A definition inside a function is compiled with that function, and installed when it runs.
+    ;; A definition inside a function is compiled with that function, and installed when that
+    ;; function runs.
     (substitute (if (eql shared +current+) +current+ +replaced+) +not-installed+
                 (substitute shared +unknown+ statuses))))
 
@@ -218,7 +224,9 @@ a file and does not replace it."
   "Return NAMESTRING as a native name, or in its canonical form if it is logical."
   (handler-case
       (let ((pathname (parse-namestring namestring)))
-        (if (typep pathname 'logical-pathname) (namestring pathname) (sb-ext:native-namestring pathname)))
+        (if (typep pathname 'logical-pathname)
+            (namestring pathname)
+            (sb-ext:native-namestring pathname)))
     (unusable-file () namestring)))
 
 (defun state-source (state source)
@@ -238,11 +246,11 @@ a file and does not replace it."
                                    (ldb (byte 32 32) (or created 0))))))))))
 
 (defun function-position (function debug-functions)
-  "Return the number of the top-level form that contains FUNCTION, and that form's offset in the
-file. Either may be NIL. DEBUG-FUNCTIONS are those of its code."
+  "Return the number of the top-level form that contains FUNCTION, and the form's offset."
+  ;; The offset is in the file. Either may be NIL. DEBUG-FUNCTIONS are those of FUNCTION's code.
   (let* ((source (code-source (function-code function)))
          (form (function-toplevel-form function debug-functions))
-         ;; For a text from a buffer, this is not an offset in the file.
+         ;; For a text from a buffer, the starts are not offsets in the file.
          (starts (and form source
                       (not (buffer-text-p (debug-source-properties source)))
                       (debug-source-starts source))))
@@ -258,7 +266,7 @@ file. Either may be NIL. DEBUG-FUNCTIONS are those of its code."
              source form offset serial entry status)))
 
 (defun export-function (state function debug-functions serial entry status)
-  "Append FUNCTION and its records. DEBUG-FUNCTIONS are those of its code."
+  "Append FUNCTION and its records. DEBUG-FUNCTIONS are those of FUNCTION's code."
   (multiple-value-bind (form offset) (function-position function debug-functions)
     (let ((row (add-function state (simple-function-name function)
                              (state-source state (code-source (function-code function)))
@@ -270,7 +278,7 @@ file. Either may be NIL. DEBUG-FUNCTIONS are those of its code."
        function))))
 
 (defun own-code-p (code)
-  "Return true if CODE or the name of one of its functions is from our files."
+  "Return true if CODE is from our files, or the name of one of its functions contains our symbols."
   (let* ((source (code-source code))
          (path (and source (debug-source-namestring source))))
     (or (and (stringp path)
@@ -280,9 +288,9 @@ file. Either may be NIL. DEBUG-FUNCTIONS are those of its code."
                 thereis (own-name-p (simple-function-name (code-entry code entry)))))))
 
 (defun code-with-records (above)
-  "Return the code objects with records and a serial number higher than ABOVE, in the order of
-their creation, except ours. Second value: the highest serial number of all code with records,
-including ours."
+  "Return the code objects with records and a serial number higher than ABOVE, except ours."
+  ;; They are in the order of their creation. Second value: the highest serial number of all code
+  ;; with records, including ours.
   (check-type above (integer -1 #xFFFFFFFF))
   (let ((codes '())
         (highest 0))
@@ -295,9 +303,9 @@ including ours."
          (setf highest (max highest (code-serial code)))
          (unless (own-code-p code)
            (push code codes))))
-     ;; The baseline has all records of the core.
+     ;; Skip the core if the baseline has its records.
      (and *baseline* (>= above (baseline-serial *baseline*))))
-    ;; The order in the heap differs between builds.
+    ;; Sort the code objects, because their order in the heap differs between builds.
     (values (sort codes #'< :key #'code-serial) highest)))
 
 (defun export-code (state since)
@@ -324,7 +332,7 @@ including ours."
                          ((= status +replaced+) (add-row (state-refuted state) serial entry)))))))))
 
 (defun note-definitions (baseline)
-  "Record the global definitions of functions with records in BASELINE."
+  "Record in BASELINE the global definitions of functions that have records."
   (let ((names (make-hash-table :test 'equal)))
     (dolist (code (code-with-records -1))
       (loop for (function) in (code-functions code)
@@ -339,7 +347,7 @@ including ours."
                       (note-definition baseline name)))))))
 
 (defun note-definition (baseline name)
-  "Record the definition of NAME in BASELINE, with its methods if it is a generic function."
+  "Record in BASELINE the definition of NAME, with its methods if it is a generic function."
   (let ((bound (bound-function name)))
     (cond ((null bound))
           ((and (symbolp name) (eq (global-symbol-function name) bound))
@@ -363,8 +371,8 @@ including ours."
                always (or (eq now then)
                           (subsetp then now :test #'eq))))))
 
-;;; Methods by the classes on which they specialize, which the compiler does not record but the
-;;; object system does
+;;; Methods by the classes that they specialize on. The object system records these; the compiler
+;;; does not.
 
 (defun map-specializations (function)
   "Call FUNCTION with each class name and method that specializes on it or an instance."
@@ -374,36 +382,38 @@ including ours."
                     (class-eq-specializer (class-eq-specializer-class specializer))
                     (sb-mop:eql-specializer (class-of (sb-mop:eql-specializer-object specializer)))
                     (class-specializer specializer))))
-       (when (and (typep class 'class) (class-name class) (eq (find-class (class-name class) nil) class))
+       (when (and (typep class 'class) (class-name class)
+                  (eq (find-class (class-name class) nil) class))
          (dolist (method (sb-mop:specializer-direct-methods specializer))
            (funcall function (class-name class) method)))))))
 
+(defun specializer-name (specializer)
+  "Return SPECIALIZER as the name of a method shows it."
+  (typecase specializer
+    (class (or (class-name specializer) specializer))
+    (sb-mop:eql-specializer (list 'eql (sb-mop:eql-specializer-object specializer)))
+    (class-eq-specializer
+     (list +class-eq+ (class-name (class-eq-specializer-class specializer))))
+    (t specializer)))
+
 (defun method-name (method)
-  "Return the name of METHOD, which is that of its function, or NIL if another thread is replacing
-it, so that it belongs to no generic function."
-  ;; Read it only once, because it may become NIL at any time.
+  "Return the name of METHOD, which is that of its function, or NIL if it has none."
+  ;; While another thread replaces it, it belongs to no generic function and has no name. Read the
+  ;; generic function only once, because it may become NIL at any time.
   (let ((generic-function (sb-mop:method-generic-function method)))
     (and generic-function
          (list* +fast-method+
                 (sb-mop:generic-function-name generic-function)
                 (append (method-qualifiers method)
-                        (list (loop for specializer in (sb-mop:method-specializers method)
-                                    collect (typecase specializer
-                                              (class (or (class-name specializer) specializer))
-                                              (sb-mop:eql-specializer
-                                               (list 'eql (sb-mop:eql-specializer-object specializer)))
-                                              (class-eq-specializer
-                                               (list +class-eq+
-                                                     (class-name (class-eq-specializer-class specializer))))
-                                              (t specializer)))))))))
+                        (list (mapcar #'specializer-name (sb-mop:method-specializers method))))))))
 
 (defconstant +most-walks+ 8
   "The maximum number of walks over the methods in one export, while other threads replace some.")
 
 (defun specializations ()
-  "Return the methods that specialize on a class, as lists of the class's name, the method and its
-name. Repeat the walk while methods are being replaced; those that are being replaced in the last
-walk have no name."
+  "Return the methods that specialize on a class, as lists of class name, method and method name."
+  ;; Repeat the walk while methods are being replaced. Those that are being replaced in the last
+  ;; walk have no name.
   (loop repeat +most-walks+
         for found = (let ((rows '()))
                       (map-specializations
@@ -417,7 +427,7 @@ walk have no name."
   "The methods without a name in the last export.")
 
 (sb-ext:define-load-time-global *incomplete-exports* 0
-  "The number of exports with a method without a name that had one in the previous export.")
+  "The number of exports that found a nameless method which had a name in the previous export.")
 
 (defun note-unnamed-methods (methods)
   "Record that this export found METHODS without names."
@@ -432,9 +442,10 @@ walk have no name."
          (function (and fast (underlying-function fast)))
          (own (and function
                    (typep (simple-function-name function) 'fast-method-name))))
-    (multiple-value-bind (form offset) (if own
-                                     (function-position function (code-debug-functions (function-code function)))
-                                     (values nil nil))
+    (multiple-value-bind (form offset)
+        (if own
+            (function-position function (code-debug-functions (function-code function)))
+            (values nil nil))
       (add-function state name
                     (and own (state-source state (code-source (function-code function))))
                     form offset +none+ number +current+))))
@@ -461,11 +472,13 @@ walk have no name."
                                (or (gethash method rows)
                                    (setf (gethash method seen) next
                                          (gethash method rows)
-                                         (prog1 (export-method state method name next) (incf next))))
+                                         (prog1 (export-method state method name next)
+                                           (incf next))))
                                +none+))))
     (note-unnamed-methods left-out)
     (when baseline
-      (let ((alive (make-array (baseline-method-count baseline) :element-type 'bit :initial-element 0)))
+      (let ((alive (make-array (baseline-method-count baseline)
+                               :element-type 'bit :initial-element 0)))
         (loop for number being the hash-values of seen
               when (< number (length alive)) do (setf (aref alive number) 1))
         (loop for bit across alive
@@ -480,8 +493,8 @@ walk have no name."
   (pack "SBXREF01" (list (last-code-serial) since highest) (state-pool state) (state-tables state)))
 
 (defun unreferenced-code-p (since)
-  "Return true if there is code newer than SINCE whose functions are no current definitions."
-  ;; Only a collection can decide whether it is garbage.
+  "Return true if some code that is newer than SINCE contains no current definition."
+  ;; Only a collection can determine whether such code is garbage.
   (let ((freshness (make-freshness)))
     (some (lambda (code)
             (notany (lambda (status) (= status +current+))
@@ -500,10 +513,10 @@ walk have no name."
       (pack-state state since highest))))
 
 (defun xref-export (since)
-  "Return an export for the host's index: code newer than the serial number SINCE, and the current
-status of older code, names and methods. Without a baseline, or if SINCE is before it, export
-everything after the baseline. After large loads, also collect their garbage, which would
-otherwise stay resident until the next load."
+  "Return an export for the host's index: what is newer than the serial number SINCE."
+  ;; The export also contains the current status of older code, names and methods. Without a
+  ;; baseline, or if SINCE is before the baseline, export everything after the baseline. After large
+  ;; loads, also collect their garbage, which would otherwise stay resident until the next load.
   (check-type since (unsigned-byte 32))
   (let ((since (max since (if *baseline* (baseline-serial *baseline*) 0))))
     (flet ((collect-and-give-back ()
@@ -517,8 +530,8 @@ otherwise stay resident until the next load."
                ;; collect.
                (collect-and-give-back)))
             (t
-             ;; Garbage of the compiler is young, and a full collection takes as long as loading a
-             ;; small file.
+             ;; Collect only young generations: the compiler's garbage is young, and a full
+             ;; collection takes as long as loading a small file.
              (when (unreferenced-code-p since) (sb-ext:gc :gen 1))
              (export-since since))))))
 
@@ -544,6 +557,7 @@ otherwise stay resident until the next load."
 (defun write-octets (octets path)
   "Write OCTETS to the file PATH."
   (check-type octets octets)
-  (with-open-file (stream path :direction :output :if-exists :supersede :element-type '(unsigned-byte 8))
+  (with-open-file (stream path :direction :output :if-exists :supersede
+                               :element-type '(unsigned-byte 8))
     (write-sequence octets stream))
   path)

@@ -105,7 +105,7 @@
   (sb-c::debug-source-start-positions source))
 
 (define-inline debug-source-properties (source)
-  "Return the property list of the compilation unit in which SOURCE was compiled."
+  "Return the property list of the compilation unit that compiled SOURCE."
   (sb-c::debug-source-plist source))
 
 (defun source-location-namestring (location)
@@ -124,16 +124,16 @@
   (sb-vm:map-code-objects function))
 
 (defun map-code-from (function start)
-  "Call FUNCTION with each code object of text space from the address START on, and with those of
-dynamic space that are not of the last generation. FUNCTION must allocate little, because no
-collection can run."
+  "Call FUNCTION with the code objects in text space from address START on and in dynamic space."
+  ;; Skip the last generation of dynamic space, which contains the core's objects. FUNCTION must
+  ;; allocate little, because no collection can run.
   (declare (type function function))
   (flet ((visit (object type size)
            (declare (ignore size))
            (when (= type sb-vm:code-header-widetag)
              (funcall function object))))
     (declare (dynamic-extent #'visit))
-    ;; The same as in MAP-ALL-CODE.
+    ;; SBCL's MAP-CODE-OBJECTS does the same.
     (sb-sys:without-gcing
       (sb-thread::with-system-mutex (sb-vm::*allocator-mutex*)
         (sb-vm::map-objects-in-range #'visit
@@ -166,7 +166,8 @@ collection can run."
 (defun active-timers ()
   "Return the timers on the heap that are scheduled or will be."
   ;; A repeating timer is not scheduled while its function waits to be called.
-  (remove-if-not (lambda (timer) (or (sb-ext:timer-scheduled-p timer) (sb-impl::%timer-repeat-interval timer)))
+  (remove-if-not (lambda (timer)
+                   (or (sb-ext:timer-scheduled-p timer) (sb-impl::%timer-repeat-interval timer)))
                  (objects-on-heap (lambda (object) (typep object 'sb-ext:timer)))))
 
 (define-inline heap-usage ()
@@ -175,15 +176,16 @@ collection can run."
 
 (defun use-huge-pages ()
   "Advise the kernel to use huge pages for dynamic space, for a short-lived image."
-  ;; Its memory is then cleared in few steps and not returned piecewise.
+  ;; The kernel then clears the image's memory in few steps, and does not release it piecewise.
   (let ((madv-hugepage 14))
     (sb-alien:alien-funcall
-     (sb-alien:extern-alien "madvise" (function sb-alien:int sb-alien:unsigned sb-alien:unsigned sb-alien:int))
+     (sb-alien:extern-alien
+      "madvise" (function sb-alien:int sb-alien:unsigned sb-alien:unsigned sb-alien:int))
      sb-vm:dynamic-space-start (sb-ext:dynamic-space-size) madv-hugepage)))
 
 (defun heap-in-use ()
   "Return the octets of the pages of dynamic space that are fully or partly in use."
-  ;; The collector copies into whole pages.
+  ;; Count pages instead of objects, because the collector copies into complete pages.
   (* sb-vm:gencgc-page-bytes
      (loop for page below sb-vm:next-free-page
            count (plusp (sb-alien:slot (sb-alien:deref sb-vm:page-table page) 'sb-vm::flags)))))

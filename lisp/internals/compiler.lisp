@@ -31,15 +31,17 @@
 
 (define-inline make-text-source-info (forms starts)
   "Return a source info for a text that is not in a file."
-  ;; FORMS and STARTS are adjustable vectors of its top-level forms and their start positions.
+  ;; FORMS and STARTS are adjustable vectors of the text's top-level forms and their start
+  ;; positions.
   (sb-c::make-source-info
    ;; SBCL versions differ in the name of the truename's keyword.
-   :file-info (sb-c::make-file-info :%truename :lisp :truename :lisp :forms forms :positions starts :allow-other-keys t)))
+   :file-info (sb-c::make-file-info :%truename :lisp :truename :lisp :allow-other-keys t
+                                    :forms forms :positions starts)))
 
 (defmacro with-numbered-form ((form index source-info) &body body)
   "Run BODY, which evaluates FORM, number INDEX of SOURCE-INFO, with numbered sub-forms."
   `(let ((sb-c::*source-info* ,source-info)
-         ;; No form is being compiled until the compiler sets it.
+         ;; NIL until the compiler sets it, because no form is being compiled.
          (sb-c::*current-path* nil))
      (sb-c::with-source-paths
        (sb-c::find-source-paths ,form ,index)
@@ -66,9 +68,9 @@
 ;;; Error contexts
 
 (define-inline compiler-error-context ()
-  "Return the error context of the form being compiled, or of the current item in the summary of a
-compilation unit, or NIL."
-  ;; In the summary there is a context, but no source any more.
+  "Return the current error context of the compiler, or NIL."
+  ;; It is that of the form being compiled or, in the summary of a compilation unit, that of the
+  ;; current item. In the summary, there is no source any more.
   (and (boundp 'sb-c::*source-info*)
        (sb-c::find-error-context nil)))
 
@@ -99,8 +101,8 @@ compilation unit, or NIL."
   'sb-c::input-error-in-compile-file)
 
 (define-inline source-input-error-place (condition)
-  "Return the line, from 1, and column, from 0, of the start of the form of CONDITION, a
-SOURCE-INPUT-ERROR, as a cons, or NIL."
+  "Return the position of CONDITION, a SOURCE-INPUT-ERROR, as a cons of line and column, or NIL."
+  ;; It is the start of the form. Lines count from 1, columns from 0.
   (sb-c::input-error-in-compile-file-line/col condition))
 
 (deftype encapsulated-condition ()
@@ -119,7 +121,7 @@ SOURCE-INPUT-ERROR, as a cons, or NIL."
   "The restart that accepts a structure with different slots and keeps its instances.")
 
 (defun style-warning-of (control &rest arguments)
-  "Return a style warning whose report is CONTROL formatted with ARGUMENTS."
+  "Return a style warning that reports CONTROL, formatted with ARGUMENTS."
   (make-condition 'sb-int:simple-style-warning :format-control control :format-arguments arguments))
 
 ;;; Undefined names, which the compiler reports at the end of a compilation unit
@@ -208,7 +210,7 @@ SOURCE-INPUT-ERROR, as a cons, or NIL."
       (not recorded))))
 
 (define-inline make-functional ()
-  "Return an empty functional in which uses can be recorded."
+  "Return an empty functional, for recording uses."
   (sb-c::make-functional))
 
 (define-inline functional-uses (functional)

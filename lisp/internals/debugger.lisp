@@ -33,8 +33,8 @@
 
 (defun function-toplevel-form (function debug-functions)
   "Return the number of the top-level form that contains FUNCTION, a simple function, or NIL."
-  ;; DEBUG-FUNCTIONS are those of its code.
-  ;; SB-DI does the same, but unpacks them for each function and retains an object for each.
+  ;; DEBUG-FUNCTIONS are the debug functions of its code. SB-DI has a function for this, but it
+  ;; unpacks the debug functions for each function again, and retains an object for each.
   (let* ((name (sb-kernel:%simple-fun-name function))
          (found (find-if (lambda (entry)
                            (and (sb-c::compiled-debug-fun-p entry)
@@ -46,7 +46,8 @@
     (cond (found
            (sb-c::compiled-debug-fun-tlf-number found))
           (debug-function
-           (sb-c::compiled-debug-fun-tlf-number (sb-di::compiled-debug-fun-compiler-debug-fun debug-function))))))
+           (sb-c::compiled-debug-fun-tlf-number
+            (sb-di::compiled-debug-fun-compiler-debug-fun debug-function))))))
 
 ;;; Code locations
 
@@ -99,13 +100,13 @@
              (values function (sb-di::code-location-from-pc function offset nil)))))))
 
 (defun interrupted-caller (frame)
-  "Return the function and code location of the caller of the assembly routine that was
-interrupted in FRAME, or NIL. SBCL mistakes the caller's frame for the routine's; the return
-address is on top of the stack."
+  "Return function and code location of the caller of the routine interrupted in FRAME, or NIL."
+  ;; The routine is an assembly routine. SBCL mistakes the caller's frame for the routine's; the
+  ;; return address is on top of the stack.
   (let ((context (sb-di::compiled-frame-escaped frame)))
     (when context
-      (return-address-place
-       (sb-sys:sap-ref-word (sb-sys:int-sap (sb-vm:context-register context sb-vm::rsp-offset)) 0)))))
+      (let ((stack (sb-sys:int-sap (sb-vm:context-register context sb-vm::rsp-offset))))
+        (return-address-place (sb-sys:sap-ref-word stack 0))))))
 
 ;;; Variables
 

@@ -126,15 +126,17 @@
     (and mode (/= (logand sb-unix:s-ifmt mode) sb-unix:s-ifreg))))
 
 (defun native-file-octets (name size)
-  "Return the first SIZE octets of the regular file NAME, a native name, padded with zeros, or NIL
-if it cannot be read. A stream would take several times as long to create as to use."
+  "Return the first SIZE octets of the regular file NAME, or NIL if it cannot be read."
+  ;; NAME is a native name. The octets are padded with zeros. Creating a stream would take several
+  ;; times as long as using it.
   (handler-case
       (let ((descriptor (sb-posix:open name (logior sb-posix:o-rdonly sb-posix:o-nonblock)))
             (octets (make-array size :element-type '(unsigned-byte 8))))
         (unwind-protect
              (sb-sys:with-pinned-objects (octets)
                (loop for at = 0 then (+ at count)
-                     for count = (sb-posix:read descriptor (sb-sys:sap+ (sb-sys:vector-sap octets) at) (- size at))
+                     for rest = (sb-sys:sap+ (sb-sys:vector-sap octets) at)
+                     for count = (sb-posix:read descriptor rest (- size at))
                      while (plusp count)))
           (sb-posix:close descriptor))
         octets)

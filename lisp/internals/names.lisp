@@ -20,8 +20,8 @@
 ;;; The global database
 
 (define-inline variable-kind (symbol)
-  "Return the kind of SYMBOL as a variable: :SPECIAL, :GLOBAL, :ALWAYS-BOUND, :CONSTANT, :MACRO,
-:ALIEN or :UNKNOWN."
+  "Return the kind of SYMBOL as a variable."
+  ;; It is :SPECIAL, :GLOBAL, :ALWAYS-BOUND, :CONSTANT, :MACRO, :ALIEN or :UNKNOWN.
   (sb-int:info :variable :kind symbol))
 
 (define-inline variable-source-location (symbol)
@@ -40,7 +40,7 @@
   (sb-int:info :function :kind name))
 
 (define-inline inline-declaration (name)
-  "Return INLINE, NOTINLINE, another symbol of SBCL's or NIL, as the function NAME is declared."
+  "Return how NAME is declared: INLINE, NOTINLINE, another symbol of SBCL's, or NIL."
   (sb-int:info :function :inlinep name))
 
 (define-inline setf-expander (symbol)

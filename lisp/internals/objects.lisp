@@ -9,7 +9,7 @@
   'sb-pcl::condition-class)
 
 (deftype slot-class ()
-  "A class whose instances are defined by slots and initialization arguments."
+  "A class that defines its instances by slots and initialization arguments."
   'sb-pcl::std-class)
 
 (defconstant +slot-object+ 'sb-pcl::slot-object
@@ -56,7 +56,7 @@
   "Compiles its argument, a constructor; called at the constructor's first call.")
 
 (defun compile-constructors ()
-  "Compile the constructors whose classes exist and that are not compiled yet."
+  "Compile the constructors that are not compiled yet, if their classes exist."
   (loop for constructor being the hash-values of sb-pcl::*all-ctors*
         for class = (sb-pcl::ctor-class-or-name constructor)
         when (and (null (sb-pcl::ctor-class constructor))
@@ -64,12 +64,13 @@
           do (sb-pcl::install-optimized-constructor constructor)))
 
 (define-inline constructor-class (constructor)
-  "Return the class whose instances CONSTRUCTOR creates, or its name."
+  "Return the class that CONSTRUCTOR instantiates, or the name of the class."
   (sb-pcl::ctor-class-or-name constructor))
 
 (defun constructor-initargs (constructor arguments)
-  "Return the initialization arguments with which MAKE-INSTANCE is equivalent to a call of
-CONSTRUCTOR with ARGUMENTS, the list of the values that are not constant."
+  "Return all initialization arguments of a call of CONSTRUCTOR with ARGUMENTS."
+  ;; ARGUMENTS is the list of the values that are not constant. MAKE-INSTANCE with the result is
+  ;; equivalent to the call.
   (loop for (name value) on (sb-pcl::ctor-initargs constructor) by #'cddr
         collect name
         collect (if (constantp value)

@@ -6,8 +6,8 @@
 ;;; Encapsulations
 
 (defun encapsulate (name type function)
-  "Make calls of the function NAME call FUNCTION instead, with the previous function and the
-arguments. TYPE, a symbol, names the encapsulation."
+  "Make calls of the function NAME call FUNCTION with the previous function and the arguments."
+  ;; TYPE, a symbol, names the encapsulation.
   (sb-ext:without-package-locks
     (sb-int:encapsulate name type function)))
 
@@ -29,9 +29,9 @@ arguments. TYPE, a symbol, names the encapsulation."
 (defconstant +make-observer+ 'sb-c::make-form-tracking-stream-observer
   "Creates the observer of the stream of a file info, its argument.")
 
-;; The first argument is the source info.
+;; It is called after the source file was read. The first argument is the source info.
 (defconstant +fasl-dump-source-info+ 'sb-c::fasl-dump-source-info
-  "Writes into a fasl which file it was compiled from, after that was read.")
+  "Writes into a fasl the name of the file that it was compiled from.")
 
 (defconstant +record-component-xrefs+ 'sb-c::record-component-xrefs
   "Records the uses in a component, its argument.")
@@ -54,15 +54,16 @@ arguments. TYPE, a symbol, names the encapsulation."
 (defconstant +query-file-system+ 'sb-impl::%query-file-system
   "The function that TRUENAME, PROBE-FILE, FILE-WRITE-DATE and FILE-AUTHOR call.")
 
-;; On failure it returns NIL and the errno.
+;; On failure, the function returns NIL and the errno.
 (defconstant +open-file+ 'sb-unix:unix-open
   "Opens a file. The first arguments are the native name and the flags.")
 
-;; On failure they return NIL and the errno.
+;; On failure, the functions return NIL and the errno.
 (defparameter *writing-calls* '(sb-unix:unix-mkdir sb-unix:unix-unlink sb-unix:unix-rename)
   "Functions that modify a folder. The first argument is the native name.")
 
-;; A symbol names a function that walks them and is called with form, context and environment.
+;; If the result is a symbol, it names a function that walks the forms. Its arguments are form,
+;; context and environment.
 (defconstant +walker-template+ 'sb-walker::get-walker-template
   "Returns how the code walker treats the forms of an operator, its first argument.")
 
@@ -72,7 +73,7 @@ arguments. TYPE, a symbol, names the encapsulation."
 (defconstant +after-collection+ 'sb-kernel::post-gc
   "The function that the thread that triggered a garbage collection calls after it.")
 
-;; Returns 0 if another thread is about to collect, in which case the caller continues.
+;; Returns 0 if another thread is about to collect; the caller then continues.
 (defconstant +collect+ 'sb-kernel::sub-gc
   "Collects garbage up to the generation that is its argument.")
 
@@ -89,7 +90,7 @@ arguments. TYPE, a symbol, names the encapsulation."
 (defconstant +last-resort+ 'sb-impl::error-error
   "The function that is called when handling an error fails. Its arguments are message texts.")
 
-;; It prints a message and signals an error.
+;; SBCL's function prints a message and signals an error.
 (defconstant +overflow+ 'sb-kernel::control-stack-exhausted-error
   "The function that the runtime calls when the stack has reached its guard page.")
 
@@ -134,14 +135,15 @@ arguments. TYPE, a symbol, names the encapsulation."
 ;;; The end of the stack
 
 (deftype return-addresses ()
-  "A copy of the return addresses on a stack: the number of words in use, then each address with
-the number of its consecutive occurrences, innermost first."
+  ;; The first element is the number of words in use. Each address is followed by the number of its
+  ;; consecutive occurrences.
+  "A copy of the return addresses on a stack, innermost first."
   '(simple-array (unsigned-byte 64) (2048)))
 
 (defmacro with-return-addresses ((variable) &body body)
   "Run BODY with VARIABLE, a special variable, bound to empty RETURN-ADDRESSES."
-  ;; They are on the stack, where the collector treats them as references and does not move the
-  ;; code.
+  ;; The array is on the stack, where the collector treats the addresses as references and does not
+  ;; move the code.
   (let ((addresses (gensym "ADDRESSES")))
     `(let ((,addresses (make-array 2048 :element-type '(unsigned-byte 64))))
        (declare (dynamic-extent ,addresses))
@@ -150,8 +152,8 @@ the number of its consecutive occurrences, innermost first."
          ,@body))))
 
 (defun copy-return-addresses (addresses)
-  "Fill ADDRESSES with the return addresses of this thread's frames, or of the frames that a
-signal interrupted, as far as they fit. Uses almost no stack."
+  "Fill ADDRESSES with as many return addresses of this thread's frames as fit."
+  ;; If a signal interrupted the thread, begin with the interrupted frame. Use almost no stack.
   (declare (type return-addresses addresses) (optimize (safety 0)))
   (let* ((used 0)
          (context (interrupted-context))
@@ -161,7 +163,8 @@ signal interrupted, as far as they fit. Uses almost no stack."
     (flet ((add (address)
              (declare (type (unsigned-byte 64) address))
              (cond ((and (plusp used) (= address (aref addresses (1- used))))
-                    (setf (aref addresses used) (logand (1+ (aref addresses used)) most-positive-fixnum)))
+                    (setf (aref addresses used)
+                          (logand (1+ (aref addresses used)) most-positive-fixnum)))
                    ((< used 2046)
                     (setf (aref addresses (+ used 1)) address
                           (aref addresses (+ used 2)) 1)
@@ -169,7 +172,8 @@ signal interrupted, as far as they fit. Uses almost no stack."
       (when (typep context 'sb-sys:system-area-pointer)
         (let ((context (sb-alien:sap-alien context (* sb-sys:os-context-t))))
           (add (logand (sb-sys:sap-int (sb-vm:context-pc context)) sb-ext:most-positive-word))
-          (setf frame (logand (sb-vm:context-register context sb-vm::rbp-offset) most-positive-fixnum))))
+          (setf frame (logand (sb-vm:context-register context sb-vm::rbp-offset)
+                              most-positive-fixnum))))
       (loop
         (let ((caller (logand (sb-sys:sap-ref-word (sb-sys:int-sap frame) 0) most-positive-fixnum)))
           (unless (< frame caller end)
@@ -180,10 +184,12 @@ signal interrupted, as far as they fit. Uses almost no stack."
     nil))
 
 (defun map-return-addresses (function addresses)
-  "Call FUNCTION with the function and code location of each of ADDRESSES that is in Lisp code,
-and the number of its consecutive occurrences."
+  "Call FUNCTION for each of ADDRESSES that is in Lisp code."
+  ;; The arguments are the debug function, the code location, and the number of consecutive
+  ;; occurrences.
   (loop for index from 1 below (aref addresses 0) by 2
-        do (multiple-value-bind (debug-function location) (return-address-place (aref addresses index))
+        do (multiple-value-bind (debug-function location)
+               (return-address-place (aref addresses index))
              (when debug-function
                (funcall function debug-function location (aref addresses (1+ index)))))))
 
@@ -224,15 +230,16 @@ and the number of its consecutive occurrences."
 
 (defmacro with-thread-kept ((thread primitive) &body body)
   "Run BODY while the runtime's structure of THREAD stays in place."
-  ;; PRIMITIVE is bound to its address, or 0 if THREAD has ended.
-  ;; Renamed in SBCL 2.5.9.
-  `(,(or (find-symbol "WITH-TLS-LOCK" "SB-THREAD") (find-symbol "WITH-DEATHLOK" "SB-THREAD")) (,thread ,primitive)
+  ;; PRIMITIVE is bound to the address of the structure, or to 0 if THREAD has ended. SBCL's macro
+  ;; was renamed in 2.5.9.
+  `(,(or (find-symbol "WITH-TLS-LOCK" "SB-THREAD") (find-symbol "WITH-DEATHLOK" "SB-THREAD"))
+    (,thread ,primitive)
     ,@body))
 
 (defmacro with-allocation ((allocated noted) thread &body body)
   "Return the values of BODY, or 0 if THREAD has ended."
   ;; ALLOCATED is bound to the octets that THREAD has allocated since it began, as the shim counts
-  ;; them, and NOTED to the value that NOTE-ALLOCATED stores. These are fields that SBCL uses only
+  ;; them, and NOTED to the value that NOTE-ALLOCATED stores. Both are in fields that SBCL uses only
   ;; when it is built to measure its allocator.
   (let ((primitive (gensym "PRIMITIVE")))
     (flet ((field (slot)

@@ -1,7 +1,8 @@
 ;;;; The table of SBCL's internals that the Lisp half uses: each symbol, its kind, and its lambda
-;;;; lists in the supported versions. The self-test compares it, so that an incompatible SBCL fails
-;;;; immediately and by name. The other files of this folder define our names for internals. A test
-;;;; verifies that the table is complete, and that no other file names an internal.
+;;;; lists in the supported versions. The self-test compares it with the running SBCL, so that an
+;;;; incompatible SBCL fails immediately, with the name of the symbol that differs. The other files
+;;;; of this folder define our names for internals. A test verifies that the table is complete, and
+;;;; that no other file names an internal.
 ;;;;
 ;;;; An internal is a symbol that SBCL does not export, or one exported by a package that is not
 ;;;; public according to its own documentation. Exceptions are the symbols of SB-SYS that SBCL's
@@ -296,11 +297,13 @@
     ("SB-VM" "THREAD-ET-BZEROING-SLOT" :variable "")
     ("SB-VM" "THREAD-ET-FIND-FREEISH-PAGE-SLOT" :variable "")
     ("SB-VM" "VALUE-CELL-WIDETAG" :variable "")
-    ("SB-VM" "WALK-DYNAMIC-SPACE" :function "(FUN GENERATION-MASK PAGE-TYPE-MASK PAGE-TYPE-CONSTRAINT)")
+    ("SB-VM" "WALK-DYNAMIC-SPACE" :function
+     "(FUN GENERATION-MASK PAGE-TYPE-MASK PAGE-TYPE-CONSTRAINT)")
     ("SB-WALKER" "GET-WALKER-TEMPLATE" :function "(X CONTEXT)")
     ("SB-WALKER" "MACROEXPAND-ALL" :function "(FORM &OPTIONAL ENVIRONMENT)"))
-  "Package, name, kind, and for a function or macro its lambda list, as printed names. There are
-several lambda lists if versions differ, and none if it is called without arguments.")
+  ;; A row has several lambda lists if versions differ, and none if we call the function without
+  ;; arguments, so that its lambda list does not matter.
+  "Rows of package, name, kind and, for a function or macro, its lambda list as printed names.")
 
 (defun printed-names (lambda-list)
   "Return LAMBDA-LIST as a string of plain names, without default values and types."
@@ -320,15 +323,14 @@ several lambda lists if versions differ, and none if it is called without argume
 
 (defun global-function (name)
   "Return the global function NAME without its encapsulations."
-  ;; FDEFINITION does that only up to SBCL 2.6.5.
+  ;; FDEFINITION skips encapsulations only up to SBCL 2.6.5.
   (loop for function = (fdefinition name) then (sb-impl::encapsulation-info-definition around)
         for around = (sb-impl::encapsulation-info function)
         while around
         finally (return function)))
 
 (defun internal-kind (symbol)
-  "Return the kind of SYMBOL, an internal of SBCL's, and as second value the text to compare, its
-lambda list."
+  "Return the kind of SYMBOL, an internal of SBCL's, and its lambda list as a string to compare."
   (let ((class (find-class symbol nil)))
     (cond ((and (fboundp symbol) (macro-function symbol))
            (values :macro (printed-names (sb-kernel:%fun-lambda-list (macro-function symbol)))))
@@ -354,8 +356,8 @@ lambda list."
             (flet ((description (kind texts)
                      (format nil "~(~A~)~{~:[ ~A~;~*~]~^ or~}" kind
                              (loop for text in texts collect (string= text "") collect text))))
-              (format nil "~A::~A is a ~A; expected a ~A."
-                      package name (description found-kind (list found)) (description kind expected))))))))
+              (format nil "~A::~A is a ~A; expected a ~A." package name
+                      (description found-kind (list found)) (description kind expected))))))))
 
 (defun internal-differences ()
   "Return a sentence for each internal that differs from what the Lisp half expects."

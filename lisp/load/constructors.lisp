@@ -10,8 +10,8 @@
   "The number of calls of a constructor before it is compiled.")
 
 (defun compile-constructor-late (function constructor)
-  "Wrap SBCL's compilation of CONSTRUCTOR at its first call: use MAKE-INSTANCE until the
-constructor has been called often."
+  "Wrap SBCL's compilation of CONSTRUCTOR at its first call: use MAKE-INSTANCE for many calls."
+  ;; After +CALLS-UNCOMPILED+ calls, compile it.
   (let ((calls 0))
     (declare (type fixnum calls))
     (setf (constructor-function constructor)

@@ -1,9 +1,9 @@
 ;;;; Preserves ASDF's operation times when it rereads system definitions.
 ;;;;
-;;;; ASDF rereads a definition when it looks for a secondary system that does not exist, and in each
-;;;; session that asks for a system in a file of another name. It then resets all systems of the
-;;;; file, even loaded ones, and forgets which operations were performed. If the definition has not
-;;;; changed, those operations are still valid.
+;;;; ASDF rereads a definition when it searches for a secondary system that does not exist, and once
+;;;; in each session that searches for a system defined in a file of another name. It then resets
+;;;; all systems of the file, even loaded ones, and forgets which operations were performed. If the
+;;;; definition has not changed, those operations are still valid.
 
 (in-package :steelbank)
 
@@ -20,8 +20,8 @@
            (string= one other))))
 
 (defun done-operations (system)
-  "Return the operations that ASDF has performed for SYSTEM and its components: for each component
-its path, its class and its operation times."
+  "Return the operations that ASDF has performed for SYSTEM and its components."
+  ;; For each component, return a list of its path, its class and its operation times.
   (let ((done '()))
     (labels ((walk (component)
                (push (list (asdf:component-find-path component)
@@ -34,7 +34,7 @@ its path, its class and its operation times."
     done))
 
 (defun restore-done-operations (system done)
-  "Restore the operation times DONE, from DONE-OPERATIONS, of SYSTEM, which was reset."
+  "Restore the operation times DONE, from DONE-OPERATIONS, in SYSTEM, which ASDF has reset."
   (loop for (path class times) in (done-operations system)
         for (nil nil then) = (find-if (lambda (entry)
                                         (and (equal (first entry) path) (eq (second entry) class)))

@@ -41,7 +41,8 @@
 (defun no-input-p (condition)
   "Return true if CONDITION reports that code tried to read from standard input."
   (and (typep condition 'end-of-file)
-       (typep (stream-error-stream condition) '(or empty-input (and two-way-stream (not file-stream))))))
+       (typep (stream-error-stream condition)
+              '(or empty-input (and two-way-stream (not file-stream))))))
 
 (defun file-stream-name (stream)
   "Return the native name of the file that STREAM reads, or NIL if it has none."
@@ -54,26 +55,28 @@
          (*print-length* 20) (*print-level* 6) (*print-pretty* nil)
          ;; A deprecation report mentions shared names twice; print them in full, without labels.
          (*print-circle* (not (typep inner 'sb-ext:deprecation-condition)))
-         (text (cond ((source-end-p condition)
-                      "The file ends inside a form: a closing parenthesis, quote or bar is missing.")
-                     ((typep inner 'decoding-error)
-                      (format nil "Octets ~{~2,'0X~^ ~} are not valid in ~A. Save the file in ~
-                                   UTF-8, or set :ENCODING in the system definition."
-                              (coerce (decoding-error-octets inner) 'list)
-                              (stream-external-format (stream-error-stream inner))))
-                     ((typep inner 'comment-decoding-error)
-                      "A comment contains octets that are not valid in the file's encoding; they
-were ignored.")
-                     ((no-input-p inner)
-                      "The code tried to read from standard input, but there is no terminal.")
-                     ((and (typep inner 'end-of-file) (typep (stream-error-stream inner) 'file-stream)
-                           (file-stream-name (stream-error-stream inner)))
-                      (format nil "Unexpected end of file in ~A." (file-stream-name (stream-error-stream inner))))
-                     ((typep inner 'simple-reader-error)
-                      (around-user-code (apply #'format nil (simple-condition-format-control inner)
-                                               (simple-condition-format-arguments inner))))
-                     (t (around-user-code (princ-to-string inner))))))
-    (bounded-text (or text (format nil "a condition of type ~A that cannot be printed" (type-of inner)))
+         (text
+           (cond ((source-end-p condition)
+                  "The file ends inside a form: a closing parenthesis, quote or bar is missing.")
+                 ((typep inner 'decoding-error)
+                  (format nil "Octets ~{~2,'0X~^ ~} are not valid in ~A. Save the file in ~
+                               UTF-8, or set :ENCODING in the system definition."
+                          (coerce (decoding-error-octets inner) 'list)
+                          (stream-external-format (stream-error-stream inner))))
+                 ((typep inner 'comment-decoding-error)
+                  "Octets of a comment are invalid in the file's encoding and were ignored.")
+                 ((no-input-p inner)
+                  "The code tried to read from standard input, but there is no terminal.")
+                 ((and (typep inner 'end-of-file) (typep (stream-error-stream inner) 'file-stream)
+                       (file-stream-name (stream-error-stream inner)))
+                  (format nil "Unexpected end of file in ~A."
+                          (file-stream-name (stream-error-stream inner))))
+                 ((typep inner 'simple-reader-error)
+                  (around-user-code (apply #'format nil (simple-condition-format-control inner)
+                                           (simple-condition-format-arguments inner))))
+                 (t (around-user-code (princ-to-string inner))))))
+    (bounded-text (or text (format nil "a condition of type ~A that cannot be printed"
+                                   (type-of inner)))
                   2000)))
 
 (defun bounded-text (text limit)
@@ -169,9 +172,9 @@ were ignored.")
           (t (list :path *file*)))))
 
 (defun frame-position (location source file)
-  "Return the position in FILE, a native name, of code LOCATION with debug SOURCE, as a property
-list, or NIL if FILE was not loaded by us. If the file was read in this load, the position is a
-line and column. Otherwise the host looks it up in the file's sidecar."
+  "Return the position in FILE of code LOCATION with debug SOURCE, as a property list, or NIL."
+  ;; FILE is a native name; return NIL if it was not loaded by us. If the file was read in this
+  ;; load, the position is a line and column. Otherwise the host looks it up in the file's sidecar.
   (let* ((toplevel (location-toplevel-form location))
          (number (location-form-number location))
          (tap (gethash (debug-source-namestring source) (load-session-taps *load-session*)))
@@ -188,11 +191,12 @@ line and column. Otherwise the host looks it up in the file's sidecar."
   "The return addresses of the unwound stack on which the condition was signalled, or NIL.")
 
 (defun frame-place ()
-  "Return the position of the innermost frame whose file was loaded by us, or NIL."
+  "Return the position of the innermost frame in a file that was loaded by us, or NIL."
   (flet ((look (location)
            (let* ((source (location-source location))
                   (name (and source (debug-source-namestring source)))
-                  (file (and (stringp name) (when-file-permits (sb-ext:native-namestring (truename name)))))
+                  (file (and (stringp name)
+                             (when-file-permits (sb-ext:native-namestring (truename name)))))
                   (place (and file (frame-position location source file))))
              (when place
                (return-from frame-place place)))))
@@ -205,8 +209,8 @@ line and column. Otherwise the host looks it up in the file's sidecar."
     nil))
 
 (defun note-undefined-names ()
-  "Add the warnings that the compiler would have given at the end of the abandoned compilation
-unit: undefined variables, and functions that no file has defined so far."
+  "Add the warnings that the abandoned compilation unit would have given at its end."
+  ;; They concern undefined variables, and functions that no file has defined so far.
   (let ((files '()))
     (dolist (undefined (undefined-names))
       (let ((name (undefined-name undefined))
@@ -308,7 +312,7 @@ unit: undefined variables, and functions that no file has defined so far."
 (defun diagnostic-json (diagnostic)
   "Return DIAGNOSTIC as a JSON object."
   (destructuring-bind (&key severity message path line column form at kept subject) diagnostic
-    (object "severity" (word severity) "path" path "line" line "column" column "message" message "form" form
-            "kept" (and kept :true) "subject" subject
+    (object "severity" (word severity) "path" path "line" line "column" column "message" message
+            "form" form "kept" (and kept :true) "subject" subject
             "at" (and at (destructuring-bind (write-date toplevel number) at
                            (object "write_date" write-date "form" toplevel "number" number))))))

@@ -9,7 +9,7 @@
     (if (stringp name) name (string-downcase (princ-to-string name)))))
 
 (defun dependent (condition)
-  "Return the path of the component whose dependency CONDITION reports as missing, or NIL."
+  "Return the path of the component with the missing dependency that CONDITION reports, or NIL."
   (let* ((component (and (typep condition 'asdf:missing-dependency)
                          (asdf/find-component:missing-required-by condition)))
          ;; While a system is being defined, for example for :defsystem-depends-on, ASDF names no
@@ -29,7 +29,8 @@
     (asdf:missing-component
      (list :kind (cond ((typep condition 'asdf:missing-component-of-version) :version-mismatch)
                        ((not (typep condition 'asdf:missing-dependency)) :unknown-system)
-                       ((typep (asdf/find-component:missing-required-by condition) '(or null asdf:system))
+                       ((typep (asdf/find-component:missing-required-by condition)
+                               '(or null asdf:system))
                         :missing-dependency)
                        (t :missing-component))
            :name (missing-name condition)
@@ -38,8 +39,8 @@
      (list :kind :circular-dependency
            :name (format nil "~{~A~^ -> ~}"
                          (remove-duplicates
-                          (loop for (nil . component) in (asdf/action:circular-dependency-actions condition)
-                                collect (component-path component))
+                          (mapcar (lambda (action) (component-path (cdr action)))
+                                  (asdf/action:circular-dependency-actions condition))
                           :test #'equal :from-end t))))
     (asdf:load-system-definition-error
      (list :kind :system-definition
@@ -71,8 +72,8 @@
   (format nil "~{~A~^/~}" (asdf:component-find-path component)))
 
 (defun failure (condition &optional place)
-  "Return a description of what stopped the load, as a property list of kind, message, file and
-possible remedies. PLACE is the position of the failure."
+  "Return a description of what stopped the load, as a property list."
+  ;; It has kind, message, file and possible remedies. PLACE is the position of the failure.
   (let ((names (failure-names condition)))
     (append names
             (unless (getf names :path)
@@ -81,7 +82,8 @@ possible remedies. PLACE is the position of the failure."
                   :restarts (remove-duplicates
                              (loop for restart in (compute-restarts condition)
                                    unless (or (eq (restart-name restart) 'abort)
-                                              (member restart (load-session-restarts *load-session*)))
+                                              (member restart
+                                                      (load-session-restarts *load-session*)))
                                      collect (bounded-text (princ-to-string restart) 200))
                              :test #'equal)))))
 
@@ -91,7 +93,8 @@ possible remedies. PLACE is the position of the failure."
     (cond ((eq kind :missing-dependency)
            (format nil "ASDF cannot find system ~A~@[, which ~A depends on~]." name required-by))
           ((eq kind :missing-component)
-           (format nil "Component ~A, which ~A depends on, is not defined in the same module." name required-by))
+           (format nil "Component ~A, which ~A depends on, is not defined in the same module."
+                   name required-by))
           ((eq kind :version-mismatch)
            (format nil "System ~A has version ~A; ~:[version ~A was requested~;~:*~A depends on ~
                         version ~A~]."
@@ -106,7 +109,8 @@ possible remedies. PLACE is the position of the failure."
           ((eq kind :cache)
            (format nil "Cannot use the cache folder ~A: ~A" path (condition-text condition)))
           ((wild-fasl-p condition)
-           (format nil "ASDF cannot compile files with *, ? or [ in their names~@[, such as ~A~]; rename the file." *file*))
+           (format nil "ASDF cannot compile files with *, ? or [ in their names~@[, such as ~A~]; ~
+                        rename the file." *file*))
           ((typep condition 'heap-share-exhausted)
            (heap-text condition))
           ((typep condition 'serious-condition)

@@ -36,7 +36,7 @@
 
 (defun from-lower-cache (path)
   "Return PATH, a file of the cache."
-  ;; At the first call, if the file is missing, link or copy it from the lower cache.
+  ;; At the first call for PATH, if the file is missing, link or copy it from the lower cache.
   (let ((lower *lower-cache*))
     (when (and lower (in-cache-p path))
       (let ((name (sb-ext:native-namestring path)))
@@ -77,7 +77,7 @@
 
 (defun wild-fasl-p (condition)
   "Return true if CONDITION reports a wild pathname in the cache."
-  ;; UIOP creates one from the name of a source file with *, ? or [ in it.
+  ;; UIOP creates a wild pathname for a source file with *, ? or [ in its name.
   (and (typep condition 'file-error)
        (in-cache-p (file-error-pathname condition))
        (wild-pathname-p (file-error-pathname condition))))
@@ -93,17 +93,16 @@
 
 ;;; Records
 
-(defstruct (fasl-record (:constructor make-fasl-record (source fasl &key diagnostics source-stamp fasl-stamp sidecar-stamp)))
-  "The record of a fasl: the versions of its SOURCE and of the FASL itself, and the DIAGNOSTICS of
-its compilation. DIAGNOSTICS is :PENDING until the end of the compilation unit if the compiler
-will report more then. The stamps are those of source, fasl and sidecar when each was last
-verified; NIL means that the file must be read next time."
+;; DIAGNOSTICS is :PENDING until the end of the compilation unit if the compiler will report more
+;; then. The stamps are those of source, fasl and sidecar when each was last verified; NIL means
+;; that the file must be read next time.
+(defstruct (fasl-record (:constructor make-fasl-record (source fasl &key diagnostics source-stamp
+                                                                      fasl-stamp sidecar-stamp)))
+  "The record of a fasl: the versions of SOURCE and FASL, and the DIAGNOSTICS of the compilation."
   (source nil :type file-version)
   (fasl nil :type file-version)
   (diagnostics '() :type (or list (eql :pending)))
-  (source-stamp '() :type list)
-  (fasl-stamp '() :type list)
-  (sidecar-stamp '() :type list)
+  (source-stamp '() :type list) (fasl-stamp '() :type list) (sidecar-stamp '() :type list)
   ;; The stamps in the record's file.
   (written '() :type list))
 
@@ -117,7 +116,8 @@ verified; NIL means that the file must be read next time."
 
 (defun record-stamps (record)
   "Return the stamps of RECORD, as its file stores them."
-  (list (fasl-record-source-stamp record) (fasl-record-fasl-stamp record) (fasl-record-sidecar-stamp record)))
+  (list (fasl-record-source-stamp record) (fasl-record-fasl-stamp record)
+        (fasl-record-sidecar-stamp record)))
 
 (defparameter *record-head* (format nil "steelbank fasl record 3~%")
   "The first line of a record's file, followed by the hash of the rest.")
@@ -131,7 +131,7 @@ verified; NIL means that the file must be read next time."
   (coerce (sb-ext:string-to-octets string :external-format '(:utf-8 :replacement #\ufffd)) 'octets))
 
 (defun version-list (version)
-  "Return VERSION, a file version, as the list that is written."
+  "Return VERSION, a file version, as a list for a record."
   (list (file-version-write-date version) (file-version-size version) (file-version-hash version)))
 
 (defun write-record (fasl record)
@@ -142,11 +142,10 @@ verified; NIL means that the file must be read next time."
                          (list :source (version-list (fasl-record-source record))
                                :fasl (version-list (fasl-record-fasl record))
                                :stamps stamps
-                               :diagnostics (fasl-record-diagnostics record)))))))
+                               :diagnostics (fasl-record-diagnostics record))))))
+         (head (utf-8 (format nil "~A~16,'0X~%" *record-head* (fnv-1a body)))))
     (setf (fasl-record-written record) stamps)
-    (handler-case (replace-file (record-path fasl)
-                                (concatenate 'octets (utf-8 (format nil "~A~16,'0X~%" *record-head* (fnv-1a body)))
-                                             body))
+    (handler-case (replace-file (record-path fasl) (concatenate 'octets head body))
       ((or file-error stream-error) () nil))))
 
 (defun parse-record (octets)
@@ -156,23 +155,24 @@ verified; NIL means that the file must be read next time."
     (when (and (> (length octets) start)
                (null (mismatch head octets :end2 (length head))))
       (let ((body (subseq octets start)))
-        (when (equalp (subseq octets (length head) start) (utf-8 (format nil "~16,'0X~%" (fnv-1a body))))
+        (when (equalp (subseq octets (length head) start)
+                      (utf-8 (format nil "~16,'0X~%" (fnv-1a body))))
           ;; The hash matches, so the text is what PRIN1 wrote and can be read.
           (destructuring-bind (&key source fasl stamps diagnostics)
               (with-standard-io-syntax
                 (let ((*read-eval* nil))
                   (read-from-string (sb-ext:octets-to-string body :external-format :utf-8))))
             (destructuring-bind (source-stamp fasl-stamp sidecar-stamp) stamps
-              (let ((record (make-fasl-record (apply #'make-file-version source) (apply #'make-file-version fasl)
-                                              :diagnostics diagnostics
-                                              :source-stamp source-stamp :fasl-stamp fasl-stamp
-                                              :sidecar-stamp sidecar-stamp)))
+              (let ((record (make-fasl-record (apply #'make-file-version source)
+                                              (apply #'make-file-version fasl)
+                                              :diagnostics diagnostics :source-stamp source-stamp
+                                              :fasl-stamp fasl-stamp :sidecar-stamp sidecar-stamp)))
                 (setf (fasl-record-written record) stamps)
                 record))))))))
 
 (defun read-record (fasl)
   "Return the record of FASL, or NIL if it is missing or damaged."
-  ;; A load parses it only once, unless it is replaced.
+  ;; A load parses a record only once, unless the record's file is replaced.
   (let* ((path (record-path fasl))
          (name (sb-ext:native-namestring path))
          (stamp (file-stamp name))
@@ -200,7 +200,8 @@ verified; NIL means that the file must be read next time."
 (defun source-now (source record)
   "Return the current version of SOURCE, the source file of RECORD, or NIL if it cannot be read."
   (multiple-value-bind (version stamp)
-      (version-now source (fasl-record-source record) (fasl-record-source-stamp record) #'reliable-stamp)
+      (version-now source (fasl-record-source record) (fasl-record-source-stamp record)
+                   #'reliable-stamp)
     (setf (fasl-record-source-stamp record) stamp)
     version))
 
@@ -209,7 +210,8 @@ verified; NIL means that the file must be read next time."
   (let ((record (read-record fasl)))
     (when record
       (multiple-value-bind (version stamp)
-          (version-now fasl (fasl-record-fasl record) (fasl-record-fasl-stamp record) #'written-stamp)
+          (version-now fasl (fasl-record-fasl record) (fasl-record-fasl-stamp record)
+                       #'written-stamp)
         (setf (fasl-record-fasl-stamp record) stamp)
         (and version
              (same-contents-p version (fasl-record-fasl record))
@@ -217,8 +219,8 @@ verified; NIL means that the file must be read next time."
 
 (defun make-record (fasl source &optional diagnostics)
   "Write a record next to FASL, which was compiled from SOURCE, a file version, with DIAGNOSTICS."
-  ;; Return the record, or NIL if there is no fasl.
-  ;; Do this before the stamp is taken.
+  ;; Return the record, or NIL if there is no fasl. Restrict access to the fasl before its stamp is
+  ;; taken, because that changes the stamp.
   (close-to-others fasl)
   (let ((version (current-version fasl)))
     (when version
@@ -229,15 +231,15 @@ verified; NIL means that the file must be read next time."
 ;;; Validity
 
 (defun damaged-fasl-p (condition fasl)
-  "Return true if CONDITION, signalled while FASL is loaded, reports that FASL is missing or is
-not an intact fasl of this SBCL."
+  "Return true if CONDITION, signalled while FASL is loaded, reports that FASL is unusable."
+  ;; FASL is missing, or is not an intact fasl of this SBCL.
   (flet ((this-p (stream)
            (let ((path (stream-pathname stream)))
            (and path (uiop:pathname-equal path fasl)))))
     (typecase condition
       (invalid-fasl (this-p (invalid-fasl-stream condition)))
       (end-of-file (this-p (stream-error-stream condition)))
-      ;; Another process may have written one in the meantime.
+      ;; FASL is missing; another process may have deleted it.
       (file-error (uiop:pathname-equal (file-error-pathname condition) fasl))
       (simple-error (let ((control (simple-condition-format-control condition)))
                       (and (stringp control)
@@ -250,18 +252,18 @@ not an intact fasl of this SBCL."
     (and file (probe-file file))))
 
 (defun sidecar-lost-p (component record)
-  "Return true if the sidecar of the source in RECORD is missing from the cache, damaged,
-incomplete, or of another file. COMPONENT is the component of the fasl."
+  "Return true if the sidecar of the source in RECORD is missing from the cache or unusable."
+  ;; It is unusable if it is damaged, incomplete, or of another file. COMPONENT is the component of
+  ;; the fasl.
   (let ((source (compiled-source component)))
     (and source
-         (let* ((sidecar (from-lower-cache
-                          (merge-pathnames
-                           (sb-ext:parse-native-namestring
-                            (sidecar-name source (file-version-write-date (fasl-record-source record))))
-                           (sidecar-directory))))
+         (let* ((date (file-version-write-date (fasl-record-source record)))
+                (name (sb-ext:parse-native-namestring (sidecar-name source date)))
+                (sidecar (from-lower-cache (merge-pathnames name (sidecar-directory))))
                 (stamp (written-stamp (sb-ext:native-namestring sidecar))))
            (not (or (and stamp (equal stamp (fasl-record-sidecar-stamp record)))
-                    (when (multiple-value-bind (state hash name) (sidecar-state (octets-if-any sidecar))
+                    (when (multiple-value-bind (state hash name)
+                              (sidecar-state (octets-if-any sidecar))
                             (and (eq state :complete)
                                  (= hash (file-version-hash (fasl-record-source record)))
                                  (string= name (sb-ext:native-namestring source))))
@@ -274,7 +276,7 @@ incomplete, or of another file. COMPONENT is the component of the fasl."
 
 (defun valid-record (fasl component)
   "Return the record of FASL, the fasl of COMPONENT."
-  ;; First recompile FASL if it is damaged, missing, or has lost its sidecar. If the system compiles
+  ;; First recompile FASL if it is damaged or missing, or if its sidecar is. If the system compiles
   ;; in its own way and so writes no record, write one.
   (let ((record (intact-record fasl)))
     (cond ((and record (not (sidecar-lost-p component record)))
@@ -291,8 +293,8 @@ incomplete, or of another file. COMPONENT is the component of the fasl."
 
 (defun call-with-intact-fasl (fasl component function)
   "Call FUNCTION, which loads FASL, the fasl of COMPONENT, and return its record."
-  ;; If a fasl in the cache proves damaged or missing, recompile it and call FUNCTION again, at most
-  ;; twice, because another process may delete it at any time.
+  ;; If a fasl in the cache proves damaged or missing, recompile it and call FUNCTION again. Do this
+  ;; at most twice, because another process may delete the fasl at any time.
   (loop repeat 2
         do (let ((record (valid-record fasl component)))
              (block damaged
@@ -331,9 +333,9 @@ incomplete, or of another file. COMPONENT is the component of the fasl."
 ;;; Staleness
 
 (defun stale-fasl-p (fasl source component)
-  "Return true if FASL, the fasl of COMPONENT, was not compiled from the current contents of
-SOURCE. Also return true if SOURCE was loaded with other contents and ASDF would not reload FASL,
-because it only compares dates."
+  "Return true if FASL, the fasl of COMPONENT, is not from the current contents of SOURCE."
+  ;; Also return true if SOURCE was loaded with other contents and ASDF would not reload FASL,
+  ;; because ASDF compares only dates.
   (let* ((record (read-record fasl))
          (version (and record (source-now source record)))
          (loaded (gethash (sb-ext:native-namestring source) *loaded-files*)))
@@ -341,7 +343,8 @@ because it only compares dates."
          (or (not (same-contents-p version (fasl-record-source record)))
              (and loaded
                   (not (same-contents-p version loaded))
-                  (let ((stamp (asdf/action:component-operation-time (asdf:make-operation 'asdf:load-op) component)))
+                  (let ((stamp (asdf/action:component-operation-time
+                                (asdf:make-operation 'asdf:load-op) component)))
                     (and (realp stamp) (>= stamp (file-write-date fasl)))))))))
 
 (defun incomplete-record-p (record source)
@@ -351,8 +354,8 @@ because it only compares dates."
            (not (gethash (sb-ext:native-namestring source) (load-session-fasls *load-session*))))))
 
 (defun discard-stale-fasl (operation component)
-  "Delete the fasl that OPERATION, a COMPILE-OP, produces for COMPONENT, if it is stale or has no
-intact record. ASDF then recompiles it and its dependents."
+  "Delete the fasl that OPERATION, a COMPILE-OP, produces for COMPONENT, if it is stale."
+  ;; Also delete it if it has no intact record. ASDF then recompiles it and its dependents.
   (let ((fasl (first (asdf:output-files operation component)))
         (source (compiled-source component)))
     (cond ((not (and source (in-cache-p fasl))))
@@ -366,31 +369,33 @@ intact record. ASDF then recompiles it and its dependents."
 
 (defun undetected-change (path loaded)
   "Compare the file PATH with LOADED, the file version that was read."
-  ;; Return :CHANGED if it differs and ASDF may not notice because it is not newer, :SAME if its
-  ;; contents are the same, and NIL if ASDF notices the change or the file does not exist.
+  ;; Return :CHANGED if the file differs and ASDF may not notice, because the file is not newer.
+  ;; Return :SAME if the contents are the same, and NIL if ASDF notices the change or the file does
+  ;; not exist.
   (and (<= (or (when-file-permits (file-write-date path)) 0) (file-version-write-date loaded))
        (let ((version (current-version path)))
          (cond ((null version) nil)
                ((same-contents-p version loaded) :same)
                (t :changed)))))
 
+;; The keys are native names. The stamp is the one that the file had when it was found unchanged.
 (sb-ext:define-load-time-global *definitions-as-read* (make-hash-table :test 'equal :synchronized t)
-  "Maps the native name of each system definition that was found unchanged to the file version
-that was read and the file's stamp at that time.")
+  "Maps each system definition that was found unchanged to its version as read and its stamp.")
 
 (defun definition-as-read-p (file loaded)
-  "Return true if the system definition FILE, a native name, has not been touched since it was
-found to match LOADED, a file version."
+  "Return true if the system definition FILE was not touched since it was found to match LOADED."
+  ;; FILE is a native name, and LOADED a file version.
   (destructuring-bind (&optional version &rest stamp) (gethash file *definitions-as-read*)
     (and version (eq version loaded) (equal stamp (file-stamp file)))))
 
 (defun changed-definitions ()
   "Return the system definitions that changed without ASDF noticing."
-  ;; Unchanged ones are not read again until they are touched.
+  ;; Unchanged definitions are not read again until they are touched.
   (flet ((definition-p (file)
            (let ((start (- (length file) 4)))
              (and (plusp start) (string= ".asd" file :start2 start)))))
-    (loop for (file . loaded) in (loop for file being the hash-keys of *loaded-files* using (hash-value loaded)
+    (loop for (file . loaded) in (loop for file being the hash-keys of *loaded-files*
+                                         using (hash-value loaded)
                                        when (definition-p file)
                                          collect (cons file loaded))
           for path = (sb-ext:parse-native-namestring file)

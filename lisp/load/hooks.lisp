@@ -1,6 +1,6 @@
 ;;;; Encapsulations of ASDF, the compiler and the loader. Those that record progress and versions
-;;;; act only within one of our loads. Those around system definitions, constructors, the file
-;;;; system, fasl features and output translations always act.
+;;;; act only during our loads. Those around system definitions, constructors, the file system, fasl
+;;;; features and output translations always act.
 
 (in-package :steelbank)
 
@@ -22,7 +22,9 @@
       (funcall (load-session-progress session)
                (load-session-done session) (load-session-total session) what file))
     (call-as-memory-owner (asdf:component-name (asdf:component-system component))
-                          (lambda () (call-with-file session file function)))
+                          (lambda ()
+                            (flet ((load-file () (call-noting-tests file function)))
+                              (call-with-file session file (if *loading* #'load-file function)))))
     file))
 
 (defun compiled-version (session source)
@@ -50,7 +52,8 @@
               (let ((version (compiled-version session source)))
                 (when version
                   (make-record fasl version (diagnostics-so-far session file undefined))
-                  (setf (gethash (sb-ext:native-namestring source) (load-session-fasls session)) fasl)))))))))
+                  (setf (gethash (sb-ext:native-namestring source) (load-session-fasls session))
+                        fasl)))))))))
 
 (defun note-loaded-file (session file version)
   "Record that FILE with version VERSION is loaded in SESSION."
@@ -68,7 +71,7 @@
   (let ((session *load-session*)
         (fasl (first (asdf:input-files operation component))))
     (flet ((load-fasl () (funcall function operation component)))
-      ;; The cache may contain a fasl whose source has been deleted.
+      ;; The cache may contain the fasl of a source file that has been deleted.
       (when (and session
                  (in-cache-p fasl)
                  (typep component 'asdf:cl-source-file)
@@ -77,13 +80,15 @@
       (cond ((null session)
              (load-fasl))
             ((not (and (in-cache-p fasl) (typep component 'asdf:cl-source-file)))
-             (let ((version (component-version component)))
-               (note-loaded-file session (call-for-component session component :load #'load-fasl) version)))
+             (let* ((version (component-version component))
+                    (file (call-for-component session component :load #'load-fasl)))
+               (note-loaded-file session file version)))
             (t
              (let* ((record nil)
-                    (file (call-for-component session component :load
-                                              (lambda ()
-                                                (setf record (call-with-intact-fasl fasl component #'load-fasl)))))
+                    (file (call-for-component
+                           session component :load
+                           (lambda ()
+                             (setf record (call-with-intact-fasl fasl component #'load-fasl)))))
                     (compiled (eq (gethash file (load-session-files session)) :compiled)))
                (when (and record (not compiled))
                  (add-stored-diagnostics session record))
@@ -103,7 +108,7 @@
                           version))))
 
 (defun noted-action-stamp (function plan operation component &rest options &key just-done)
-  "Wrap ASDF's function for an action's last time: delete an invalid fasl first."
+  "Wrap ASDF's function that returns when an action was last done: delete an invalid fasl first."
   (let ((session *load-session*))
     (when (and session
                (not just-done)
@@ -128,12 +133,14 @@
   (note-up-to-date-systems (load-session-up-to-date session))
   (let ((actions (asdf/plan:plan-actions plan)))
     (loop for (nil . component) in actions
-          do (setf (gethash (asdf:component-name (asdf:component-system component)) (load-session-up-to-date session)) t))
+          for name = (asdf:component-name (asdf:component-system component))
+          do (setf (gethash name (load-session-up-to-date session)) t))
     (setf (load-session-total session)
           (+ (load-session-done session)
              (count-if (lambda (action)
                          (and (typep (cdr action) 'asdf:cl-source-file)
-                              (typep (car action) '(or asdf:compile-op asdf:load-op asdf:load-source-op))))
+                              (typep (car action)
+                                     '(or asdf:compile-op asdf:load-op asdf:load-source-op))))
                        actions)))))
 
 (defun noted-perform-plan (function plan &rest options)
@@ -143,7 +150,7 @@
   (apply function plan options))
 
 (defun noted-load-as-source (function stream &rest arguments)
-  "Wrap LOAD-AS-SOURCE, because system definitions and init files can fail too."
+  "Wrap LOAD-AS-SOURCE: make its file the current file. Definitions and init files can fail, too."
   (let ((file (file-of-stream stream)))
     (if (and *load-session* file)
         (call-with-file *load-session* file
@@ -151,11 +158,12 @@
         (apply function stream arguments))))
 
 (defun readable-forms (function file &rest keys)
-  "Read the forms of FILE by FUNCTION, UIOP's."
+  "Wrap UIOP:READ-FILE-FORMS, which also reads configuration files."
   ;; If an unreadable file is in a folder of configuration files, warn and ignore it, so that the
-  ;; others take effect.
+  ;; other files take effect.
   (handler-bind ((error (lambda (condition)
-                          (when (uiop:string-suffix-p (or (first (last (pathname-directory file))) "") ".conf.d")
+                          (when (uiop:string-suffix-p
+                                 (or (first (last (pathname-directory file))) "") ".conf.d")
                             (warn "Ignoring ~A, which cannot be read: ~A"
                                   (sb-ext:native-namestring file) (condition-text condition))
                             (return-from readable-forms '())))))

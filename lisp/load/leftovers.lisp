@@ -8,9 +8,10 @@
 (in-package :steelbank)
 
 (defstruct (mark (:constructor make-mark (kind name file object version created)))
-  "A definition: its KIND and NAME (a method for methods), its FILE, an OBJECT that changes when
-it is redefined, and the VERSION of the file that was loaded. For a function, CREATED is the write
-date of the file that it was compiled from."
+  "The definition of NAME as KIND in FILE."
+  ;; For a method, NAME is the method. OBJECT changes when the definition is evaluated again.
+  ;; VERSION is the version of the file that was loaded. For a function, CREATED is the write date
+  ;; of the file that it was compiled from.
   kind name file object version created)
 
 (sb-ext:define-load-time-global *marks* '()
@@ -41,8 +42,8 @@ date of the file that it was compiled from."
                                        path)))))
 
 (defun function-file (function)
-  "Return the native name of the file that FUNCTION was compiled from, and the file's write date
-at that time. Return NIL if it was not compiled from a file."
+  "Return the native name and write date of the file that FUNCTION was compiled from."
+  ;; The date is the one at the time of compilation. Return NIL if there is no file.
   (let* ((source (code-source (function-code (entry-function function))))
          (file (and source (debug-source-namestring source))))
     (and file (values (native-name file) (debug-source-created source)))))
@@ -68,7 +69,8 @@ at that time. Return NIL if it was not compiled from a file."
            (cons (location-mark :generic-function name (metaobject-source-location function))
                  (loop for method in (sb-mop:generic-function-methods function)
                        collect (location-mark :method method (metaobject-source-location method)))))
-          (t (list (function-mark (if (and (symbolp name) (macro-function name)) :macro :function) name function))))))
+          (t (let ((kind (if (and (symbolp name) (macro-function name)) :macro :function)))
+               (list (function-mark kind name function)))))))
 
 (defun symbol-marks (symbol)
   "Return the marks of the definitions of SYMBOL and of (SETF SYMBOL)."
@@ -85,7 +87,8 @@ at that time. Return NIL if it was not compiled from a file."
                      (location-mark (if (typep class 'structure-class) :structure :condition)
                                     symbol
                                     (class-source-location symbol)))
-                    (standard-class (location-mark :class symbol (metaobject-source-location class))))))))
+                    (standard-class
+                     (location-mark :class symbol (metaobject-source-location class))))))))
 
 (defun definitions-in (files)
   "Return the marks of all definitions in FILES, native names."
@@ -127,24 +130,26 @@ at that time. Return NIL if it was not compiled from a file."
        (not (eq (mark-version mark) (mark-version before)))))
 
 (defun leftovers (files gone)
-  "Return the marks of the definitions of FILES that the files, as last loaded, no longer contain,
-or whose file is in GONE."
+  "Return the marks of the definitions of FILES that the files no longer contain."
+  ;; The contents are those that were last loaded. Files in GONE contain nothing.
   (let ((before (marks-by-name)))
     (let ((found (remove-if-not
                   (lambda (mark)
-                    (let ((version (mark-version mark)))
+                    (let ((version (mark-version mark))
+                          (key (list (mark-kind mark) (mark-name mark))))
                       (or (member (mark-file mark) gone :test #'string=)
                           (and version (mark-created mark)
                                (/= (mark-created mark) (file-version-write-date version)))
-                          (not-defined-again-p mark (gethash (list (mark-kind mark) (mark-name mark)) before)))))
+                          (not-defined-again-p mark (gethash key before)))))
                   (definitions-in files))))
       ;; Keep an implicit generic function as long as some of its methods remain.
       (remove-if (lambda (mark)
                    (and (eq (mark-kind mark) :generic-function)
-                        (set-difference (sb-mop:generic-function-methods (fdefinition (mark-name mark)))
-                                        (loop for other in found
-                                              when (eq (mark-kind other) :method)
-                                                collect (mark-name other)))))
+                        (set-difference
+                         (sb-mop:generic-function-methods (fdefinition (mark-name mark)))
+                         (loop for other in found
+                               when (eq (mark-kind other) :method)
+                                 collect (mark-name other)))))
                  found))))
 
 (defun remove-definition (mark)
@@ -169,23 +174,25 @@ or whose file is in GONE."
         (name-text (list* 'method
                           (sb-mop:generic-function-name (sb-mop:method-generic-function name))
                           (append (method-qualifiers name)
-                                  (list (loop for specializer in (sb-mop:method-specializers name)
-                                              collect (if (typep specializer 'sb-mop:eql-specializer)
-                                                          (list 'eql (sb-mop:eql-specializer-object specializer))
-                                                          (or (class-name specializer) specializer)))))))
+                                  (list (mapcar #'specializer-name
+                                                (sb-mop:method-specializers name))))))
         (name-text name))))
 
 (defun leftovers-json (files gone remove)
-  "Return the leftovers of FILES as JSON objects, sorted by file and name."
-  ;; Files in GONE no longer exist. If REMOVE is true, remove the leftovers from the image.
-  (let ((marks (leftovers files gone)))
-    (when remove
-      (dolist (file gone)
-        (remhash file *loaded-files*)))
-    (flet ((key (mark) (format nil "~A ~A ~A" (mark-file mark) (mark-kind mark) (leftover-text mark))))
-      (loop for (nil . mark) in (sort (loop for mark in marks collect (cons (key mark) mark)) #'string< :key #'car)
-            for text = (leftover-text mark)
-            collect (object "kind" (string-downcase (mark-kind mark))
-                            "name" text
-                            "path" (mark-file mark)
-                            "removed" (json-boolean (and remove (remove-definition mark))))))))
+  "Return the leftovers of FILES as JSON objects, sorted by their keys: file, kind and name."
+  ;; Files in GONE no longer exist. REMOVE is a list of the keys of definitions to remove from the
+  ;; image.
+  (flet ((key (mark)
+           (format nil "~A ~(~A~) ~A" (mark-file mark) (mark-kind mark) (leftover-text mark))))
+    (loop for mark in (sort (leftovers files gone) #'string< :key #'key)
+          collect (object "kind" (string-downcase (mark-kind mark))
+                          "name" (leftover-text mark)
+                          "path" (mark-file mark)
+                          "removed" (json-boolean (and (member (key mark) remove :test #'string=)
+                                                       (remove-definition mark)))))))
+
+(defun remove-leftovers (files gone keys)
+  "Remove the leftovers of FILES with KEYS, and forget GONE. Return all as LEFTOVERS-JSON does."
+  (dolist (file gone)
+    (remhash file *loaded-files*))
+  (leftovers-json files gone keys))

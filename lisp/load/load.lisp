@@ -8,25 +8,25 @@
   (lambda (tap sidecar)
     (let* ((path (truename (tap-stream tap)))
            (file (sb-ext:native-namestring path))
-           (version (make-file-version (file-info-write-date (tap-file-info tap))
-                                       (with-open-file (stream path :element-type '(unsigned-byte 8))
-                                         (file-length stream))
+           (size (with-open-file (stream path :element-type '(unsigned-byte 8))
+                   (file-length stream)))
+           (version (make-file-version (file-info-write-date (tap-file-info tap)) size
                                        (tap-content-hash tap))))
       (setf (gethash file (load-session-versions session)) version)
-      ;; System definitions name symbols, too. If one failed, ASDF continues to use the previous
-      ;; one.
+      ;; Record system definitions, too, because they name symbols. If one failed, ASDF continues to
+      ;; use the previous definition.
       (when (and (tap-source-load tap)
                  (not (and (tap-failed tap) (equal (pathname-type path) "asd"))))
         (setf (gethash file *loaded-files*) version)))
-    (setf (gethash (namestring (file-info-pathname (tap-file-info tap))) (load-session-taps session))
-          tap)
+    (let ((name (namestring (file-info-pathname (tap-file-info tap)))))
+      (setf (gethash name (load-session-taps session)) tap))
     (when *cache-directory*
       (handler-case (write-sidecar tap sidecar (sidecar-directory))
         ((or file-error stream-error) () nil)))
     (trim-tap tap)))
 
 (defun cause (condition)
-  "Return the condition that ASDF wrapped in CONDITION while it read a system definition."
+  "Return CONDITION, or the one that ASDF wrapped in it while reading a system definition."
   (if (typep condition 'asdf:load-system-definition-error)
       (cause (asdf/find-system:error-condition condition))
       condition))
@@ -35,7 +35,7 @@
   "Record in SESSION that CONDITION ends the load, and its position, before the stack unwinds."
   ;; If little stack is left, copy the stack instead.
   (cond ((not (stack-short-p)) (describe-failure session condition))
-        ;; On a stack overflow, it was already copied before the handlers ran.
+        ;; On a stack overflow, the stack was already copied before the handlers ran.
         ((not (typep condition 'stack-exhausted))
          (copy-stack)
          (setf (load-session-copied session) t))))
@@ -43,7 +43,8 @@
 (defun describe-failure (session condition)
   "Record in SESSION that CONDITION ends the load, and its position."
   (let* ((cause (cause condition))
-         (place (unless (typep cause '(or uiop:compile-file-error asdf:compile-error asdf:system-definition-error))
+         (place (unless (typep cause '(or uiop:compile-file-error asdf:compile-error
+                                          asdf:system-definition-error))
                   (note-diagnostic cause (or (severity cause) :error)))))
     (reporting-own-errors ("reporting undefined names")
       (note-undefined-names))
@@ -61,7 +62,7 @@
 
 (defun failed-outcome (session condition)
   "Return the outcome of a load that CONDITION ended."
-  ;; By now the memory that the load filled is garbage.
+  ;; Do not check the heap: the objects of the failed load are garbage by now.
   (let ((*file* (load-session-file session))
         (*checking-heap* t))
     (when (and (null (load-session-failure session))
@@ -73,8 +74,8 @@
                        (failure (true-reason condition))))))
 
 (defun pass-broken-file (session condition)
-  "If SESSION keeps going, record that CONDITION reports a file that failed to compile, and have
-ASDF continue with the resulting fasl."
+  "If SESSION keeps going, record the broken file that CONDITION reports, and continue."
+  ;; CONDITION reports that a file failed to compile; ASDF continues with the resulting fasl.
   (when (load-session-keep-going session)
     (push *file* (load-session-broken session))
     (unless (load-session-failure session)
@@ -98,9 +99,9 @@ ASDF continue with the resulting fasl."
               (let ((*checking-heap* nil)
                     (*note-fault* (lambda (condition) (note-failure session condition)))
                     (*leave-call* (lambda () (leave-load session)))
-                    (uiop:*compile-file-failure-behaviour* (if (load-session-keep-going session)
-                                                               :warn
-                                                               uiop:*compile-file-failure-behaviour*))
+                    (uiop:*compile-file-failure-behaviour*
+                      (if (load-session-keep-going session) :warn
+                          uiop:*compile-file-failure-behaviour*))
                     (sb-ext:*invoke-debugger-hook* 'debugger-hook)
                     (*debugger-hook* nil))
                 (with-simple-restart (abort "Give up the load.")
@@ -113,9 +114,10 @@ ASDF continue with the resulting fasl."
                                  (error #'continue-with-new-structure))
                     (funcall function)
                     (setf (load-session-unreported session) '()))
-                  (throw 'end-of-load (if (load-session-broken session)
-                                          (list :status :failed :failure (load-session-failure session))
-                                          '(:status :loaded)))))
+                  (throw 'end-of-load
+                    (if (load-session-broken session)
+                        (list :status :failed :failure (load-session-failure session))
+                        '(:status :loaded)))))
               (make-condition 'left-by-exit))))
       (failed-outcome session condition))))
 
@@ -143,7 +145,7 @@ ASDF continue with the resulting fasl."
 
 (defun known-component-files ()
   "Return a table of the files of all registered components."
-  ;; The operations on them record their loading.
+  ;; ASDF's operations on these files record that they are loaded.
   (let ((files (make-hash-table :test 'equal)))
     (labels ((walk (component)
                (if (typep component 'asdf:parent-component)
@@ -160,8 +162,8 @@ ASDF continue with the resulting fasl."
     files))
 
 (defun new-code-files ()
-  "Return a table of the files of code that was created since the last call, with each file's
-write date at that time."
+  "Return a table of the files of code that was created since the last call."
+  ;; It maps each file to its write date at the time of compilation.
   (let ((seen (make-hash-table :test 'equal))
         (highest *noted-serial*))
     (map-code
@@ -181,7 +183,8 @@ write date at that time."
 (defun note-new-code (versions noted-elsewhere)
   "Record the files of new code in the image, and return their number."
   ;; Skip files that changed after they were compiled, and those for which NOTED-ELSEWHERE, called
-  ;; with name and write date, returns true. VERSIONS contains the versions of files that were read.
+  ;; with name and write date, returns true. VERSIONS maps the files that were read to their
+  ;; versions.
   (loop for path being the hash-keys of (new-code-files) using (hash-value created)
         for true = (and created
                         (eql (mismatch "/" path) 1)
@@ -194,30 +197,33 @@ write date at that time."
           count t and do (setf (gethash file *loaded-files*) version)))
 
 (defun note-loaded-code (session)
-  "Record the files of new code that does not belong to an ASDF component, because a program may
-compile and load files itself. Skip files that changed after they were compiled."
+  "Record the files of new code that does not belong to an ASDF component."
+  ;; A program may compile and load files itself. Files that changed after they were compiled are
+  ;; skipped.
   (let ((components nil))
     (note-new-code (load-session-versions session)
                    (lambda (file created)
                      (declare (ignore created))
-                     ;; A failed load also leaves code of a newer version.
+                     ;; Skip files that are recorded already: a failed load leaves code of a newer
+                     ;; version, too.
                      (or (gethash file *loaded-files*)
-                         (gethash file (or components (setf components (known-component-files)))))))))
+                         (gethash file (or components
+                                           (setf components (known-component-files)))))))))
 
 (defun call-with-load-session (session function)
-  "Call FUNCTION as a load: without output, with a tap, and with cross references recorded
-regardless of the policy. Return the outcome, a property list. Effects of FUNCTION before a
-failure remain."
+  "Call FUNCTION as a load, and return the outcome, a property list."
+  ;; The load has no output, uses a tap, and records cross references regardless of the policy.
+  ;; Effects of FUNCTION before a failure remain.
   (let* ((start (get-internal-real-time))
          (consed (sb-ext:get-bytes-consed))
          (features (copy-list *features*))
          (sink (make-broadcast-stream))
          (outcome
-           (let ((*load-session* session)
-                 (*file* nil)
+           (let ((*load-session* session) (*file* nil)
                  (*tap-sink* (tap-sink session))
                  (*standard-output* sink) (*error-output* sink) (*trace-output* sink)
-                 (*compile-verbose* nil) (*compile-print* nil) (*load-verbose* nil) (*load-print* nil)
+                 (*compile-verbose* nil) (*compile-print* nil)
+                 (*load-verbose* nil) (*load-print* nil)
                  (*package* (find-package :common-lisp-user)))
              (setf (load-session-restarts session) (compute-restarts))
              (use-own-cache)
@@ -243,20 +249,20 @@ failure remain."
 
 (defun keep-features (session features)
   "Restore FEATURES, and add a caution to SESSION, if *FEATURES* is no longer a proper list."
-  ;; Otherwise nothing could be read.
+  ;; Without a proper list, nothing could be read.
   (unless (proper-list-p *features*)
     (setf *features* features)
     (push "The loaded code left *FEATURES* as an improper list; its previous value was restored."
           (load-session-cautions session))))
 
 (defun forget-unread-systems ()
-  "Have ASDF forget systems whose definitions were read partially; later loads would fail."
+  "Have ASDF forget systems that are only partially defined, because later loads would fail."
   (dolist (name (registered-names))
     (unless (typep (asdf:registered-system name) 'asdf:system)
       (asdf:clear-system name))))
 
 (defun add-stored-diagnostics-of-system (session system)
-  "Add the stored diagnostics of the files of SYSTEM that this load did not compile to SESSION."
+  "Add to SESSION the stored diagnostics of the files of SYSTEM that were already loaded."
   (let ((compile (asdf:make-operation 'asdf:compile-op)))
     (dolist (component (system-files system))
       (let ((file (around-user-code (source-file-of component)))
@@ -284,8 +290,8 @@ failure remain."
         (and (asdf:find-system lower nil) lower))))
 
 (defun retry-dependency (condition)
-  "If CONDITION reports a missing system whose definition was written after ASDF searched, have
-ASDF try again."
+  "If ASDF lacks a system that CONDITION reports, search again, and have ASDF retry."
+  ;; The system's definition may have been written after ASDF searched.
   (let ((retry (find-restart 'asdf/action:retry condition))
         (name (asdf:primary-system-name (missing-name condition))))
     (flet ((registered-p ()
@@ -307,7 +313,7 @@ ASDF try again."
   (:documentation "The file to be loaded is missing or is not a regular file."))
 
 (defun check-loaded-files (system)
-  "Signal an error if a loaded file of SYSTEM no longer exists, which ASDF does not notice."
+  "Signal an error if a loaded file of SYSTEM no longer exists. ASDF would not notice."
   (dolist (component (system-files system))
     (when (and (nth-value 1 (gethash (source-file-of component) *loaded-files*))
                (not (uiop:file-exists-p (asdf:component-pathname component))))
@@ -315,12 +321,12 @@ ASDF try again."
 
 (defun load-system (system &key definition force keep-going progress stop timeout-seconds)
   "Load SYSTEM, a name, through ASDF."
-  ;; DEFINITION is the native name of the file that defines it, if ASDF would not find that. FORCE
-  ;; recompiles the system's own files, and KEEP-GOING continues after files that fail to compile.
-  ;; PROGRESS is called with (done total what file) before each file. STOP is called without
-  ;; arguments at each safe point. Return a property list with :STATUS (:LOADED, :FAILED, :CANCELLED
-  ;; or :TIMED-OUT), :COMPILED and :CACHED files, :DURATION-MS, :DIAGNOSTICS, and, if the load
-  ;; failed, :FAILURE.
+  ;; DEFINITION is the native name of the file that defines it, if ASDF would not find that file.
+  ;; FORCE recompiles the system's own files, and KEEP-GOING continues after files that fail to
+  ;; compile. PROGRESS is called with (done total what file) before each file. STOP is called
+  ;; without arguments at each safe point. Return a property list with :STATUS (:LOADED, :FAILED,
+  ;; :CANCELLED or :TIMED-OUT), :COMPILED and :CACHED files, :DURATION-MS, :DIAGNOSTICS, and, if the
+  ;; load failed, :FAILURE.
   (check-type system string)
   (check-type timeout-seconds (or null (real 0)))
   (install-load-hooks)
@@ -346,8 +352,8 @@ ASDF try again."
 
 (defun load-systems (systems &key keep-going progress stop timeout-seconds)
   "Load SYSTEMS in order through ASDF."
-  ;; Each is a list of a name and the native name of the file that defines it. KEEP-GOING and the
-  ;; outcome are as for LOAD-SYSTEM.
+  ;; Each system is a list of its name and the native name of the file that defines it. KEEP-GOING
+  ;; and the outcome are as for LOAD-SYSTEM.
   (install-load-hooks)
   (let ((session (make-session progress stop timeout-seconds)))
     (setf (load-session-keep-going session) keep-going)
@@ -367,14 +373,13 @@ ASDF try again."
   (member (getf diagnostic :severity) '(:error :read-error)))
 
 (defun file-output (path)
-  "Return the path for the fasl of the single file PATH, a native name, and as second value
-whether the fasl is kept."
+  "Return the path for the fasl of the single file PATH, and whether the fasl is kept."
+  ;; PATH is a native name.
   (if *cache-directory*
-      (values (merge-pathnames (format nil "files/~(~16,'0X~).fasl"
-                                       (fnv-1a (coerce (sb-ext:string-to-octets path :external-format :utf-8)
-                                                       'octets)))
-                               *cache-directory*)
-              t)
+      (let ((octets (coerce (sb-ext:string-to-octets path :external-format :utf-8) 'octets)))
+        (values (merge-pathnames (format nil "files/~(~16,'0X~).fasl" (fnv-1a octets))
+                                 *cache-directory*)
+                t))
       (values (uiop:tmpize-pathname (uiop:subpathname (uiop:temporary-directory) "steelbank.fasl"))
               nil)))
 
@@ -407,27 +412,28 @@ whether the fasl is kept."
               (lambda ()
                 (when (or (not (uiop:file-exists-p file)) (special-file-p path))
                   (error 'no-such-file :pathname file))
-                (call-with-file session path #'compile-and-load)))))))
+                (call-with-file session path
+                                (lambda () (call-noting-tests path #'compile-and-load)))))))))
 
 (defun loaded-files-json ()
-  "Return every file loaded by us with its version at that time, as JSON objects."
+  "Return the files that we loaded, with their versions at that time, as JSON objects."
   (sb-ext:with-locked-hash-table (*loaded-files*)
     (loop for file being the hash-keys of *loaded-files* using (hash-value version)
-          collect (object "path" file
-                          "write_date" (file-version-write-date version)
-                          "size" (file-version-size version)
-                          "hash" (file-version-hash version)))))
+          collect (object "path" file "write_date" (file-version-write-date version)
+                          "size" (file-version-size version) "hash" (file-version-hash version)))))
 
 (defun image-json (&key (systems t))
   "Return the loaded files and, with SYSTEMS, the registered systems as a JSON object."
-  (object "files" (loaded-files-json) "systems" (and systems (mapcar #'system-json (with-real-folders (known-systems))))))
+  (object "files" (loaded-files-json)
+          "systems" (and systems (mapcar #'system-json (with-real-folders (known-systems))))))
 
 (defun outcome-json (outcome &key (systems t))
   "Return OUTCOME, of LOAD-SYSTEM, LOAD-FILE or OPEN-PROJECT, as a JSON object."
   ;; SYSTEMS is as for IMAGE-JSON.
-  (destructuring-bind (&key system path step status failure duration-ms compiled cached diagnostics cautions) outcome
-    (object "system" system "path" path "step" (word step) "status" (word status) "duration_ms" duration-ms
-            "compiled" compiled "cached" cached
+  (destructuring-bind (&key system path step status failure duration-ms compiled cached
+                         diagnostics cautions) outcome
+    (object "system" system "path" path "step" (word step) "status" (word status)
+            "duration_ms" duration-ms "compiled" compiled "cached" cached
             "diagnostics" (mapcar #'diagnostic-json diagnostics)
             "cautions" cautions
             "failure" (and failure (failure-json failure))

@@ -4,18 +4,21 @@
 (in-package :steelbank)
 
 (defparameter *counted-functions*
-  '("malloc" "calloc" "realloc" "aligned_alloc" "posix_memalign" "strdup" "strndup" "mmap" "munmap" "free")
+  '("malloc" "calloc" "realloc" "aligned_alloc" "posix_memalign" "strdup" "strndup" "mmap" "munmap"
+    "free")
   "The C library's allocation functions for which the shim provides counting replacements.")
 
+;; The index of a system is the number under which the shim counts its memory. Number 0 is for
+;; memory that belongs to no system.
 (sb-ext:define-load-time-global *memory-owners* nil
-  "While memory is counted, a vector of system names; the index is the number under which the shim
-counts the system's memory. Number 0 stands for no system. NIL at other times.")
+  "A vector of system names while memory is counted; NIL at other times.")
 
 (defun count-foreign-memory ()
   "Start counting the memory that Lisp code allocates from the C library."
   (setf *memory-owners* (make-array 1 :initial-element nil :adjustable t :fill-pointer t)
-        *foreign-substitutes* (loop for name in *counted-functions*
-                                    collect (cons name (concatenate 'string "steelbank_counted_" name))))
+        *foreign-substitutes*
+        (loop for name in *counted-functions*
+              collect (cons name (concatenate 'string "steelbank_counted_" name))))
   (relink-foreign-functions *counted-functions*))
 
 (defun stop-counting-foreign-memory ()
@@ -28,7 +31,8 @@ counts the system's memory. Number 0 stands for no system. NIL at other times.")
 (defun attribute-foreign-memory (number)
   "Attribute the foreign memory that is allocated from now on to the owner NUMBER."
   (sb-alien:alien-funcall
-   (sb-alien:extern-alien "steelbank_own_memory" (function sb-alien:void (sb-alien:signed 64))) number))
+   (sb-alien:extern-alien "steelbank_own_memory" (function sb-alien:void (sb-alien:signed 64)))
+   number))
 
 (sb-ext:define-load-time-global *memory-owner* 0
   "The number to which allocations are currently attributed.")
@@ -47,7 +51,8 @@ counts the system's memory. Number 0 stands for no system. NIL at other times.")
 (defun held-memory (number)
   "Return the octets of foreign memory that the owner NUMBER still holds."
   (sb-alien:alien-funcall
-   (sb-alien:extern-alien "steelbank_held_memory" (function (sb-alien:signed 64) (sb-alien:signed 64))) number))
+   (sb-alien:extern-alien "steelbank_held_memory"
+                          (function (sb-alien:signed 64) (sb-alien:signed 64))) number))
 
 (defun held-foreign-memory ()
   "Return a sentence for each system that still holds foreign memory."

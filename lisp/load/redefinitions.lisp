@@ -4,9 +4,9 @@
 
 (in-package :steelbank)
 
+;; Each value is a property list of :EXPORTS, :SHADOWS (names) and :USES (names of packages).
 (sb-ext:define-load-time-global *package-definitions* (make-hash-table :test 'equal :synchronized t)
-  "Maps the name of each package that a DEFPACKAGE form defined in one of our loads to a property
-list of what that form last listed: :EXPORTS, :SHADOWS (names) and :USES (names of packages).")
+  "Maps the names of packages to what their last DEFPACKAGE forms in our loads listed.")
 
 (defun note-caution (control &rest arguments)
   "Add the caution CONTROL, formatted with ARGUMENTS, to the answer of this load, once."
@@ -27,9 +27,9 @@ list of what that form last listed: :EXPORTS, :SHADOWS (names) and :USES (names 
           collect (package-name package)))
 
 (defun taken-out (now before given)
-  "Return the names to remove from a package: those of NOW, its current names, that the previous
-definition BEFORE listed and the new one, GIVEN, does not. Names that code added at run time
-remain. If BEFORE is :UNKNOWN, return all names not in GIVEN."
+  "Return the names to remove from NOW, the current names in a package."
+  ;; They are the names that the previous definition BEFORE listed and the new one, GIVEN, does not.
+  ;; Names that code added at run time remain. If BEFORE is :UNKNOWN, return all names not in GIVEN.
   (remove-if (lambda (name)
                (or (member name given :test #'string=)
                    (not (or (eq before :unknown)
@@ -48,7 +48,8 @@ remain. If BEFORE is :UNKNOWN, return all names not in GIVEN."
   (let* ((name (package-name package))
          (before (gethash name *package-definitions*))
          (no-exports (taken-out (external-names package) (getf before :exports :unknown) exports))
-         (no-uses (taken-out (mapcar #'package-name (package-use-list package)) (getf before :uses :unknown) uses))
+         (no-uses (taken-out (mapcar #'package-name (package-use-list package))
+                             (getf before :uses :unknown) uses))
          (no-shadows (taken-out (mapcar #'symbol-name (package-shadowing-symbols package))
                                 (getf before :shadows :unknown) shadows)))
     (sb-ext:without-package-locks
@@ -61,8 +62,10 @@ remain. If BEFORE is :UNKNOWN, return all names not in GIVEN."
           (unexport symbol package))))
     (when no-exports
       (note-caution "Package ~A no longer exports ~{~A~^, ~}, because ~:[they were~;it was~] ~
-                     removed from its definition. Code that is not recompiled still uses the old ~:[symbols~;symbol~]."
-                    name (sort no-exports #'string<) (null (rest no-exports)) (null (rest no-exports))))
+                     removed from its definition. Code that is not recompiled still uses the old ~
+                     ~:[symbols~;symbol~]."
+                    name (sort no-exports #'string<)
+                    (null (rest no-exports)) (null (rest no-exports))))
     (when no-uses
       (note-caution "Package ~A no longer uses ~{~A~^, ~}." name no-uses))
     (when no-shadows
@@ -74,15 +77,18 @@ remain. If BEFORE is :UNKNOWN, return all names not in GIVEN."
     (when restart
       (invoke-restart restart))))
 
-(defun noted-defpackage (function name nicknames size shadows shadowing-imports use imports interns exports &rest more)
+(defun noted-defpackage (function name nicknames size shadows shadowing-imports use imports interns
+                         exports &rest more)
   "Wrap %DEFPACKAGE: within a load, make a package match its new definition."
   (flet ((define ()
-           (apply function name nicknames size shadows shadowing-imports use imports interns exports more)))
+           (apply function name nicknames size shadows shadowing-imports use imports interns
+                  exports more)))
     (if (null *load-session*)
         (define)
         (let ((package (find-package name))
               (uses (used-package-names use))
-              (shadows (append shadows (mapcan (lambda (import) (copy-list (rest import))) shadowing-imports))))
+              (shadows (append shadows (mapcan (lambda (import) (copy-list (rest import)))
+                                               shadowing-imports))))
           (when (and package (string= name (package-name package)))
             (shrink-package package exports uses shadows))
           (multiple-value-prog1 (let ((sb-ext:*on-package-variance* '(:error t)))

@@ -9,22 +9,22 @@
   (deadline nil :type (or null integer))
   (total 0 :type integer)
   (done 0 :type integer)
-  ;; The file that was begun last and has not ended.
+  ;; The file that is being compiled or loaded, or NIL. If the load failed, the file that failed.
   (file nil)
   (failure nil :type list)
-  ;; Whether the load continues after a file that fails to compile, and the native names of such
-  ;; files.
+  ;; Whether the load continues after files that fail to compile.
   (keep-going nil :type boolean)
+  ;; The native names of the files that failed to compile.
   (broken '() :type list)
-  ;; The native names of the files with names that were undefined when the load was abandoned. The
-  ;; compiler would have reported those at the end of the compilation unit. T means any file.
+  ;; The native names of the files that use names which were undefined when the load was abandoned.
+  ;; The compiler would have reported them at the end of the compilation unit. T means any file.
   (unreported t :type (or list (eql t)))
   ;; True if the stack was nearly exhausted, so that the failure must be described from a copy of
-  ;; it.
+  ;; the stack.
   (copied nil :type boolean)
   (restarts '() :type list)
-  ;; Maps the native name of each source file that was compiled or loaded to :COMPILED, or to
-  ;; :CACHED if its fasl existed, in that order.
+  ;; Maps the native name of each source file to :COMPILED, or to :CACHED if its fasl existed. The
+  ;; files are sorted by the time of compiling or loading.
   (files (make-hash-table :test 'equal) :type hash-table)
   (diagnostics '() :type list)
   ;; The diagnostics that occur only when a file is compiled.
@@ -40,12 +40,13 @@
   (fasls (make-hash-table :test 'equal) :type hash-table)
   ;; Maps the native name of each fasl record that was read to its stamp and contents.
   (records (make-hash-table :test 'equal) :type hash-table)
-  ;; Maps each pathname whose date ASDF requested to the name under which ASDF caches the date.
+  ;; Maps the pathnames that ASDF requested dates for to the names under which ASDF caches the
+  ;; dates.
   (stamped (make-hash-table :test 'equal) :type hash-table)
-  ;; The names of the systems that were reported to ASDF as up to date, or for which it has planned
-  ;; operations.
+  ;; The names of the systems that were reported to ASDF as up to date, or for which ASDF has
+  ;; planned operations.
   (up-to-date (make-hash-table :test 'equal) :type hash-table)
-  ;; The components whose fasls were checked before ASDF requested their dates.
+  ;; The components with fasls that were checked before ASDF requested their dates.
   (checked (make-hash-table :test 'eq) :type hash-table)
   (taps (make-hash-table :test 'equal) :type hash-table))
 
@@ -56,14 +57,15 @@
       (setf (gethash name table) t))))
 
 (defun note-file (session file how)
-  "Record that FILE, a native name, was :COMPILED in SESSION or, depending on HOW, loaded from a
-:CACHED fasl. A file that was compiled is loaded from its fasl as well, and stays :COMPILED."
+  "Record that FILE, a native name, was :COMPILED in SESSION, or loaded from a :CACHED fasl."
+  ;; HOW is the keyword. A file that was compiled is loaded from its fasl as well, and remains
+  ;; :COMPILED.
   (let ((files (load-session-files session)))
     (unless (eq (gethash file files) :compiled)
       (setf (gethash file files) how))))
 
 (defun files-noted (session how)
-  "Return the files recorded in SESSION as HOW, in the order in which they were first recorded."
+  "Return the files recorded in SESSION as HOW, in the order of their first records."
   (loop for file being the hash-keys of (load-session-files session) using (hash-value noted)
         when (eq noted how)
           collect file))
@@ -72,7 +74,7 @@
   "The current load on this thread, or NIL.")
 
 (defvar *loading* nil
-  "True while a file is loaded on this thread, but not while code compiles inside that load.")
+  "True while this thread loads a file, but not while code compiles during that load.")
 
 ;;; Stopping
 

@@ -5,9 +5,14 @@
 
 ;;; The inputs of the image
 
+;; The keys are native names of files, and (:VARIABLE name) for environment variables.
 (defvar *inputs* nil
-  "While inputs are recorded, a table whose keys are native names of files and (:VARIABLE name)
-for environment variables. NIL at other times.")
+  "A table of the inputs while they are recorded; NIL at other times.")
+
+(defun input-name (path)
+  "Return the native name under which PATH is recorded, or NIL if no file can have it."
+  (when-file-permits
+    (sb-ext:native-namestring (merge-pathnames (translate-logical-pathname path)))))
 
 (defun noting-open (function path &rest arguments)
   "Wrap OPEN: record a file that is opened for reading, even if it is missing."
@@ -16,19 +21,16 @@ for environment variables. NIL at other times.")
       (when (and inputs
                  (member (getf arguments :direction :input) '(:input :probe))
                  (not (streamp path)))
-        (let ((file (when-file-permits (sb-ext:native-namestring (merge-pathnames (translate-logical-pathname path))))))
+        (let ((file (input-name path)))
           (when file
             (setf (gethash file inputs) t)))))))
 
 (defun noting-probe (function path)
   "Wrap PROBE-FILE: record a file that is missing."
-  ;; If a system was not found there, another load may find it.
+  ;; A missing file is an input, too: if it exists later, another load may find a system there.
   (or (funcall function path)
       (let* ((inputs *inputs*)
-             (file (and inputs
-                        (not (streamp path))
-                        (when-file-permits
-                          (sb-ext:native-namestring (merge-pathnames (translate-logical-pathname path)))))))
+             (file (and inputs (not (streamp path)) (input-name path))))
         (when (and file (not (gethash file inputs)))
           (setf (gethash file inputs) :missing))
         nil)))
@@ -42,14 +44,14 @@ for environment variables. NIL at other times.")
 
 (defun unnoted-translation (function path)
   "Wrap ASDF:APPLY-OUTPUT-TRANSLATIONS, which probes output files next to their sources."
-  ;; Those are not inputs.
+  ;; The files that it probes are not inputs.
   (asdf:ensure-output-translations)
   (let ((*inputs* nil))
     (funcall function path)))
 
 (defun record-inputs ()
-  "Start recording the files and environment variables that are read, and which systems allocate
-foreign memory."
+  "Start recording which files and environment variables are read."
+  ;; Also start counting the foreign memory of each system.
   (count-foreign-memory)
   (setf *inputs* (make-hash-table :test 'equal :synchronized t))
   (encapsulate 'open 'steelbank-inputs #'noting-open)
@@ -71,14 +73,15 @@ foreign memory."
               collect (second input) into variables
             ;; Files in the cache can be regenerated.
             else unless (or (and cache (eql 0 (search cache input)))
-                            ;; The load itself may have written it.
+                            ;; The load itself may have written the file.
                             (and (eq how :missing)
-                                 (when-file-permits (probe-file (sb-ext:parse-native-namestring input)))))
+                                 (when-file-permits
+                                   (probe-file (sb-ext:parse-native-namestring input)))))
               collect input into files
             finally (return (values files variables))))))
 
 (defun registry-folders ()
-  "Return the folders in which ASDF searches for system definitions, in order, as JSON objects."
+  "Return the folders that ASDF searches for system definitions, in order, as JSON objects."
   (let ((folders '()))
     (dolist (directive (asdf/source-registry::flatten-source-registry (project-registry)))
       (destructuring-bind (path &key recurse exclude) directive
@@ -115,9 +118,9 @@ foreign memory."
     files))
 
 (defun load-order ()
-  "Return the systems that were loaded since RECORD-INPUTS, as JSON objects, in the order of their
-first files. The caller must have collected garbage, or \"keeps\" may be true for memory that would
-be released."
+  "Return the systems that were loaded since RECORD-INPUTS, as JSON objects."
+  ;; They are in the order of their first files. The caller must have collected garbage, or "keeps"
+  ;; may be true for memory that would be released.
   (loop for name across (or *memory-owners* #())
         for number from 0
         for system = (and name (asdf:registered-system name))
@@ -135,7 +138,8 @@ be released."
             "image" (image-json)
             "configuration" (configuration-files)
             "registry" (registry-folders)
-            "variables" (union variables '("CL_SOURCE_REGISTRY" "ASDF_OUTPUT_TRANSLATIONS") :test #'equal)
+            "variables" (union variables '("CL_SOURCE_REGISTRY" "ASDF_OUTPUT_TRANSLATIONS")
+                               :test #'equal)
             "libraries" (foreign-library-names))))
 
 ;;; Obstacles to saving
@@ -147,10 +151,11 @@ be released."
                    (find thread *lanes* :key #'lane-thread)
                    (runtime-thread-p thread)
                    (eq thread (sb-thread:main-thread)))
-          collect (format nil "Thread ~A is running, but threads cannot be saved in a snapshot." (describe-thread thread))))
+          collect (format nil "Thread ~A is running, but threads cannot be saved in a snapshot."
+                          (describe-thread thread))))
 
 (defun scheduled-timers ()
-  "Return a sentence for each scheduled timer. Its signal would kill the save."
+  "Return a sentence for each scheduled timer, because a timer's signal would kill the save."
   (loop for timer in (active-timers)
         collect (format nil "Timer ~A is scheduled, but timers cannot be saved in a snapshot."
                         (with-plain-printing (bounded-text (princ-to-string timer) 200)))))
@@ -177,8 +182,9 @@ be released."
   "The native name of the core to save when the host returns control, or NIL.")
 
 (defun prepare-save (path)
-  "If there are no obstacles, arrange for the main thread to save the core at PATH, a native name,
-when the host returns control to it. Return a sentence for each obstacle."
+  "If there are no obstacles, arrange for the core to be saved at PATH, a native name."
+  ;; The main thread saves it when the host returns control to that thread. Return a sentence for
+  ;; each obstacle.
   (check-type path string)
   ;; Run the hooks first, because they may end threads and close files.
   (let ((hooks (failing-save-hooks)))
@@ -210,7 +216,8 @@ when the host returns control to it. Return a sentence for each obstacle."
 
 (defun leave-runtime (status)
   "Report to the host that Lisp has ended with STATUS. Does not return."
-  (sb-alien:alien-funcall (sb-alien:extern-alien "__wrap__exit" (function sb-alien:void sb-alien:int)) status))
+  (sb-alien:alien-funcall
+   (sb-alien:extern-alien "__wrap__exit" (function sb-alien:void sb-alien:int)) status))
 
 (defun save-core ()
   "Save the image as *CORE-TO-SAVE*, to restart in MAIN."
@@ -220,7 +227,7 @@ when the host returns control to it. Return a sentence for each obstacle."
         (progn
           (end-own-threads)
           (leave-heap-unwatched)
-          ;; MAIN encapsulates them again.
+          ;; MAIN encapsulates the exit functions again.
           (dolist (name *exit-functions*)
             (unencapsulate name 'steelbank))
           (setf sb-ext:*invoke-debugger-hook* nil)
@@ -229,17 +236,18 @@ when the host returns control to it. Return a sentence for each obstacle."
         (report (format nil "Could not save the image: ~A" (describe-condition condition)))
         (leave-runtime 3)))))
 
-;;; Overlays: files whose text differs from the one on disk
+;;; Overlays: texts that replace the contents of files on disk
 
+;; The text file is a native name, or NIL if the overlaid file counts as deleted.
 (sb-ext:define-load-time-global *overlays* (make-hash-table :test 'equal :synchronized t)
-  "Maps the native truename of each overlaid file to a list of the native name of the file with
-its text, or NIL if it counts as deleted, and its write date.")
+  "Maps the native truename of each overlaid file to a list of its text file and write date.")
 
 (defun overlay (path)
   "Return the overlay of PATH, and the native truename under which it is stored, or NIL."
   (when (plusp (hash-table-count *overlays*))
     (let* ((physical (when-file-permits
-                      (translate-logical-pathname (merge-pathnames path (current-directory-defaults)))))
+                       (translate-logical-pathname
+                        (merge-pathnames path (current-directory-defaults)))))
            (name (and physical (when-file-permits (sb-ext:native-namestring physical)))))
       (when name
         (flet ((look-up (name)
@@ -252,8 +260,8 @@ its text, or NIL if it counts as deleted, and its write date.")
                  (file (and slash (subseq name slash))))
             (when (and file
                        (loop for other being the hash-keys of *overlays*
-                             thereis (and (> (length other) (length file))
-                                          (string= file other :start2 (- (length other) (length file))))))
+                             for start = (- (length other) (length file))
+                             thereis (and (plusp start) (string= file other :start2 start))))
               (let ((folder (real-path (subseq name 0 (max slash 1)))))
                 (when folder
                   (look-up (concatenate 'string (string-right-trim "/" folder) file)))))
@@ -264,7 +272,7 @@ its text, or NIL if it counts as deleted, and its write date.")
                   (look-up file))))))))))
 
 (defun overlaid-query (function path query error-p)
-  "Wrap %QUERY-FILE-SYSTEM: report a file as its overlay has it. PATH is complete."
+  "Wrap %QUERY-FILE-SYSTEM: answer from the overlay of PATH, a complete pathname, if it has one."
   (multiple-value-bind (overlay name) (overlay path)
     (cond ((null overlay) (funcall function path query error-p))
           ((null (first overlay))
@@ -276,15 +284,16 @@ its text, or NIL if it counts as deleted, and its write date.")
                (:author nil))))))
 
 (defun overlaid-open (function path &rest arguments)
-  "Wrap OPEN: read a file as its overlay has it. The stream has the file's name, not the
-overlay's."
+  "Wrap OPEN: if PATH has an overlay, read the overlay's text."
+  ;; The stream has the name of the overlaid file.
   (let ((overlay (and (typep path '(or string pathname))
                       (eq (getf arguments :direction :input) :input)
                       (overlay path))))
     (cond ((null overlay) (apply function path arguments))
           ((first overlay)
-           (let ((stream (apply function (sb-ext:parse-native-namestring (first overlay)) arguments))
-                 (name (merge-pathnames path (current-directory-defaults))))
+           (let* ((text (sb-ext:parse-native-namestring (first overlay)))
+                  (stream (apply function text arguments))
+                  (name (merge-pathnames path (current-directory-defaults))))
              (rename-file-stream stream name)
              stream))
           ((getf arguments :if-does-not-exist t)
@@ -295,16 +304,18 @@ overlay's."
   (install-load-hooks)
   ;; A snapshot has the temporary directory of the process that saved it.
   (uiop:setup-temporary-directory)
-  (set-cache-directory (truename (uiop:ensure-directory-pathname (sb-ext:parse-native-namestring name))))
+  (set-cache-directory
+   (truename (uiop:ensure-directory-pathname (sb-ext:parse-native-namestring name))))
   (use-own-cache))
 
 (defun set-overlays (overlays)
-  "Replace all overlays by OVERLAYS, a list of (native name, native name of the file with the text
-or NIL). The write date of each is that of the file with its text."
+  "Replace all overlays by OVERLAYS, a list of lists of a file and its text file."
+  ;; Both are native names; the text file is NIL if the file counts as deleted. The write date of an
+  ;; overlay is that of its text file.
   (clrhash *overlays*)
   (loop for (file text) in overlays
         for date = (and text (file-write-date (sb-ext:parse-native-namestring text)))
-        ;; Make it newer than a fasl that was just written.
+        ;; Make the date later than that of a fasl that was just written.
         do (setf (gethash file *overlays*) (list text (1+ (or date (get-universal-time))))))
   (encapsulate +query-file-system+ 'steelbank-overlays #'overlaid-query)
   (encapsulate 'open 'steelbank-overlays #'overlaid-open))

@@ -1,5 +1,5 @@
-;;;; Connects a user's editor to the image through the user's own Swank or Slynk. It is loaded as an
-;;;; ASDF system, so its symbols are looked up when they are needed.
+;;;; Connects a user's editor to the image through the user's own Swank or Slynk. Swank is loaded as
+;;;; an ASDF system, so its symbols are looked up when they are needed.
 
 (in-package :steelbank)
 
@@ -14,8 +14,9 @@
   (:report (lambda (condition stream)
              (declare (ignore condition))
              (format stream "Neither Swank nor Slynk was found: ASDF cannot find system swank or ~
-                             slynk. Install one (Debian: apt install cl-swank; Quicklisp: (ql:quickload \"swank\"), with its ~
-                             setup in ~~/.sbclrc; Sly: add its folder slynk to CL_SOURCE_REGISTRY), and restart.")))
+                             slynk. Install one (Debian: apt install cl-swank; Quicklisp: ~
+                             (ql:quickload \"swank\"), with its setup in ~~/.sbclrc; Sly: add its ~
+                             folder slynk to CL_SOURCE_REGISTRY), and restart.")))
   (:documentation "No system that serves an editor was found."))
 
 (defun swank-package (system)
@@ -46,8 +47,8 @@
 
 (defun refusing-stranger (function stream)
   "Wrap Swank's authentication: disconnect clients that do not know the secret."
-  ;; Their error is reported and ends the listener, which is then reopened, instead of waiting in
-  ;; the debugger of a connected editor.
+  ;; The error of such a client is reported and ends the listener, which is then reopened. Otherwise
+  ;; it would wait in the debugger of a connected editor.
   (let ((known nil)
         (sb-ext:*invoke-debugger-hook* 'debugger-hook)
         (*debugger-hook* nil))
@@ -65,11 +66,12 @@
 (defun swank-listener (port)
   "Return the thread that accepts Swank's connections on PORT, or NIL."
   (let ((name (format nil "~a ~d" (package-name *swank*) port)))
-    (find-if (lambda (thread) (equalp (sb-thread:thread-name thread) name)) (sb-thread:list-all-threads))))
+    (find-if (lambda (thread) (equalp (sb-thread:thread-name thread) name))
+             (sb-thread:list-all-threads))))
 
+;; The attempts are a tenth of a second apart. After the report there is one attempt each second.
 (defparameter *reopening-attempts* 100
-  "The number of attempts to listen again, a tenth of a second apart, before a failure is
-reported. After that there is one attempt each second.")
+  "The number of attempts to listen again before a failure is reported.")
 
 (defun reopen-swank (port)
   "Have Swank listen on PORT again. Retry for as long as another program uses the port."
@@ -79,13 +81,14 @@ reported. After that there is one attempt each second.")
         do (pause-microseconds (if (< attempt *reopening-attempts*) 100000 1000000))
         until (around-user-code (start-swank port))
         when (= attempt *reopening-attempts*)
-          do (report (format nil "~a stopped listening on port ~d and cannot reopen it yet; editors cannot connect."
+          do (report (format nil "~a stopped listening on port ~d and cannot reopen it yet; ~
+                                  editors cannot connect."
                              (package-name *swank*) port))))
 
 (defun keep-swank-open (port)
   "Reopen Swank on PORT each time its listener ends, as after a client's wrong secret."
   (loop (let ((listener (swank-listener port)))
-          ;; It may have ended already.
+          ;; The listener may have ended already.
           (when listener
             (sb-thread:join-thread listener :default nil)))
         (reopen-swank port)))
@@ -96,17 +99,18 @@ reported. After that there is one attempt each second.")
   (install-load-hooks)
   (let* ((system nil)
          (opened nil)
-         (outcome (call-with-load-session (make-session nil nil timeout-seconds)
-                                          (lambda ()
-                                            (setf system (load-swank)
-                                                  opened (start-swank port))
-                                            (sb-thread:make-thread #'keep-swank-open :arguments (list opened)
-                                                                                     :name "steelbank swank")))))
+         (outcome (call-with-load-session
+                   (make-session nil nil timeout-seconds)
+                   (lambda ()
+                     (setf system (load-swank)
+                           opened (start-swank port))
+                     (sb-thread:make-thread #'keep-swank-open :arguments (list opened)
+                                                              :name "steelbank swank")))))
     (values (list* :system system outcome) opened)))
 
 (define-question "open-swank" (port milliseconds)
   "Start the user's Swank or Slynk on PORT, within MILLISECONDS."
-  ;; Return its system and port, or the reason for a failure.
+  ;; Return the system and the port, or the reason for a failure.
   (let ((*leave-call* (constantly nil)))
     (multiple-value-bind (outcome opened) (open-swank port :timeout-seconds (/ milliseconds 1000))
       (object "system" (getf outcome :system)
@@ -114,13 +118,13 @@ reported. After that there is one attempt each second.")
               "why" (getf (getf outcome :failure) :message)))))
 
 (define-question "code-made" ()
-  "Return the number of code objects created so far, which grows when a user compiles code in the
-editor. An export that must be repeated counts as one."
+  "Return the number of code objects created so far, which grows when a user compiles code."
+  ;; An export that must be repeated counts as one.
   (+ (last-code-serial) *incomplete-exports*))
 
 (define-question "note-new-code" ()
   "Record the files that a user compiled and loaded in the editor."
-  ;; Return the contents of the image if there are any.
+  ;; If there are new files, return the contents of the image.
   (if (plusp (note-new-code (make-hash-table :test 'equal)
                             (lambda (file created)
                               (let ((known (gethash file *loaded-files*)))
@@ -133,7 +137,7 @@ editor. An export that must be repeated counts as one."
   (buffer-texts-json known))
 
 (defun notify-editors (sentence)
-  "Show SENTENCE in all connected editors, without waiting: their own threads write."
+  "Show SENTENCE in all connected editors, without waiting: their connections' threads write it."
   (let ((current (find-symbol "*EMACS-CONNECTION*" *swank*))
         (event (if (string= (package-name *swank*) "SWANK")
                    (list :write-string (format nil "; ~a~%" sentence))

@@ -1,4 +1,4 @@
-;;;; A project's systems: where ASDF finds them, and which of them are loaded.
+;;;; A project's systems: where ASDF finds them, and whether they are loaded.
 
 (in-package :steelbank)
 
@@ -20,10 +20,11 @@
     (if (null *project-root*)
         configured
         (let ((tree `(:tree ,*project-root*)))
-          `(:source-registry ,tree ,@(remove tree (registry-directives configured) :test #'equal))))))
+          `(:source-registry ,tree
+                             ,@(remove tree (registry-directives configured) :test #'equal))))))
 
 (defun rescan-systems ()
-  "Search for system definitions where ASDF is configured to look."
+  "Search for system definitions again, in the project and where ASDF is configured to search."
   ;; Other threads use the old registry until the search ends.
   (let ((parameter (project-registry))
         (registry (make-hash-table :test 'equal)))
@@ -34,7 +35,8 @@
 (define-condition unfit-registry (error)
   ((cause :initarg :cause :reader unfit-registry-cause))
   (:report (lambda (condition stream)
-             (format stream "Cannot initialize ASDF's source registry: ~A~@[ CL_SOURCE_REGISTRY is ~S.~]"
+             (format stream "Cannot initialize ASDF's source registry: ~A~
+                             ~@[ CL_SOURCE_REGISTRY is ~S.~]"
                      (condition-text (unfit-registry-cause condition))
                      (uiop:getenvp "CL_SOURCE_REGISTRY"))))
   (:documentation "ASDF's configuration is invalid."))
@@ -52,10 +54,11 @@
       (load path))))
 
 (defun open-project (root cache &key userinit timeout-seconds)
-  "Open a project: register the systems below ROOT with ASDF, unless ROOT is NIL, and store fasls
-and sidecars in CACHE (both native directory names). Honour CL_SOURCE_REGISTRY and a qlot setup,
-and load USERINIT, a native file name, unless it is NIL. Return the outcome, as LOAD-SYSTEM does,
-of the step that failed, or of the last one; :STEP names it."
+  "Open a project: register the systems below ROOT with ASDF, and store fasls in CACHE."
+  ;; Both are native names of directories. ROOT may be NIL. CACHE also stores sidecars. Honour
+  ;; CL_SOURCE_REGISTRY and a qlot setup, and load USERINIT, a native file name, unless it is NIL.
+  ;; Return the outcome, as LOAD-SYSTEM does, of the step that failed, or of the last step. :STEP
+  ;; names the step.
   (check-type root (or null string))
   (check-type cache string)
   (check-type userinit (or null string))
@@ -69,8 +72,10 @@ of the step that failed, or of the last one; :STEP names it."
       (set-cache-directory (or (when-file-permits (truename directory)) directory)))
     (let ((session (make-session nil nil timeout-seconds)))
       (loop for (step function)
-              in `((:qlot ,(set-up-file (and root (merge-pathnames ".qlot/setup.lisp" *project-root*))))
-                   (:init-file ,(set-up-file (and userinit (sb-ext:parse-native-namestring userinit))))
+              in `((:qlot
+                    ,(set-up-file (and root (merge-pathnames ".qlot/setup.lisp" *project-root*))))
+                   (:init-file
+                    ,(set-up-file (and userinit (sb-ext:parse-native-namestring userinit))))
                    (:source-registry set-up-registry))
             for outcome = (list* :step step (call-with-load-session session function))
             while (eq (getf outcome :status) :loaded)
@@ -88,7 +93,8 @@ of the step that failed, or of the last one; :STEP names it."
 
 (defun known-systems ()
   "Return the registered systems that are defined in files."
-  ;; Each is a property list of :NAME, :ASD, :LOADED and, if it is below the project's root, :FILES.
+  ;; Each system is a property list of :NAME, :ASD, :LOADED and, if it is below the project's root,
+  ;; :FILES.
   (loop for name in (registered-names)
         for system = (asdf:registered-system name)
         ;; A name has no system while its definition is read, and after reading it failed.

@@ -7,14 +7,14 @@
 
 (in-package :steelbank)
 
-(defstruct (up-to-date-system (:constructor make-up-to-date-system (system features files dependencies)))
-  "A SYSTEM for which a plan made under FEATURES had nothing to do."
+(defstruct (up-to-date-system
+            (:constructor make-up-to-date-system (system features files dependencies)))
+  "A SYSTEM for which a plan, made while *FEATURES* was FEATURES, had nothing to do."
   ;; FILES is an alist of native names and stamps. DEPENDENCIES are the names of the systems that
   ;; its actions depend on.
   (system nil :type asdf:system)
   (features '() :type list)
-  (files '() :type list)
-  (dependencies '() :type list))
+  (files '() :type list) (dependencies '() :type list))
 
 (sb-ext:define-load-time-global *up-to-date-systems* (make-hash-table :test 'equal)
   "The up-to-date systems by name, as of the last plan that visited each.")
@@ -25,8 +25,8 @@
 ;;; Recording the results of a plan
 
 (defun system-sources (system actions)
-  "Return the native names of the files that ACTIONS, on SYSTEM and its components, read, and of
-the file that defines SYSTEM. Omit the outputs, which are in the cache."
+  "Return native names of the files that ACTIONS, on SYSTEM and its components, read."
+  ;; Include the file that defines SYSTEM. Omit the outputs, which are in the cache.
   (let ((files (make-hash-table :test 'equal)))
     (flet ((note (path)
              (unless (in-cache-p path)
@@ -40,8 +40,8 @@ the file that defines SYSTEM. Omit the outputs, which are in the cache."
     (loop for file being the hash-keys of files collect file)))
 
 (defun system-dependencies (system actions)
-  "Return the names of the other systems on which ACTIONS, on SYSTEM and its components, and the
-reading of its definition depend."
+  "Return the names of the other systems on which ACTIONS and SYSTEM's definition depend."
+  ;; ACTIONS are on SYSTEM and its components.
   (let ((names '())
         (primary (asdf:registered-system (asdf:primary-system-name system))))
     (flet ((note (operation component)
@@ -69,7 +69,8 @@ reading of its definition depend."
     (flet ((status (operation component)
              (gethash (cons operation component) visited)))
       (loop for (operation . component) being the hash-keys of visited
-            do (push (cons operation component) (gethash (asdf:component-system component) actions)))
+            do (push (cons operation component)
+                     (gethash (asdf:component-system component) actions)))
       (loop for system being the hash-keys of actions using (hash-value on-it)
             for status = (status load system)
             for name = (asdf:component-name system)
@@ -77,15 +78,17 @@ reading of its definition depend."
                       (asdf/plan:status-done-p status)
                       (eq system (asdf:registered-system name))
                       (not (gethash name except)))
-              do (let ((files (mapcar (lambda (file) (cons file (reliable-stamp file))) (system-sources system on-it))))
+              do (let ((files (mapcar (lambda (file) (cons file (reliable-stamp file)))
+                                      (system-sources system on-it))))
                    (if (every #'cdr files)
                        (setf (gethash name *up-to-date-systems*)
-                             (make-up-to-date-system system features files (system-dependencies system on-it)))
+                             (make-up-to-date-system system features files
+                                                     (system-dependencies system on-it)))
                        (remhash name *up-to-date-systems*)))))))
 
 (defun note-loaded-systems ()
-  "Plan to load each loaded system, and record the systems for which there is nothing to do and
-the definitions that have not changed."
+  "Plan to load each loaded system, and record the systems for which there is nothing to do."
+  ;; Also record the definitions that have not changed.
   (changed-definitions)
   (asdf/session:with-asdf-session (:override t)
     (dolist (name (registered-names))
@@ -110,12 +113,12 @@ the definitions that have not changed."
          (null (asdf:component-children system)))))
 
 (defun unchanged-systems ()
-  "Return the up-to-date systems whose files have not been touched since."
+  "Return the up-to-date systems with files that have not been touched since."
   (let ((verdicts (make-hash-table :test 'equal))
         (features (make-hash-table :test 'eq)))
     (labels ((unchanged-p (up-to-date)
-               (and (eq (up-to-date-system-system up-to-date)
-                        (asdf:registered-system (asdf:component-name (up-to-date-system-system up-to-date))))
+               (and (let ((system (up-to-date-system-system up-to-date)))
+                      (eq system (asdf:registered-system (asdf:component-name system))))
                     (let ((then (up-to-date-system-features up-to-date)))
                       (multiple-value-bind (same known) (gethash then features)
                         (if known same (setf (gethash then features) (same-features-p then)))))
@@ -131,7 +134,8 @@ the definitions that have not changed."
                        (setf (gethash name verdicts)
                              (if up-to-date
                                  (and (unchanged-p up-to-date)
-                                      (every #'up-to-date-p (up-to-date-system-dependencies up-to-date)))
+                                      (every #'up-to-date-p
+                                             (up-to-date-system-dependencies up-to-date)))
                                  (built-in-p name))))))))
       (loop for name being the hash-keys of *up-to-date-systems* using (hash-value up-to-date)
             when (up-to-date-p name)
@@ -140,11 +144,12 @@ the definitions that have not changed."
 (defun standard-search-p ()
   "Return true if ASDF searches for systems only in its registry and among SBCL's contribs."
   (and (null asdf:*central-registry*)
-       (equal (remove 'find-contrib-system asdf:*system-definition-search-functions*) *standard-searches*)))
+       (equal (remove 'find-contrib-system asdf:*system-definition-search-functions*)
+              *standard-searches*)))
 
 (defun register-up-to-date-systems (target told)
-  "Register the loaded systems that have not changed as done in ASDF's new session, and add their
-names to the table TOLD. Skip TARGET, the name of the system being loaded."
+  "Register the unchanged loaded systems as done in ASDF's session, and add their names to TOLD."
+  ;; TOLD is a table. Skip TARGET, the name of the system being loaded.
   (let ((load (asdf:make-operation 'asdf:load-op))
         (search (not (standard-search-p)))
         (session asdf/session:*asdf-session*))
@@ -154,15 +159,16 @@ names to the table TOLD. Skip TARGET, the name of the system being loaded."
           (when (and done (not (equal name target)))
             (setf (gethash name told) t
                   (gethash (cons load system) (asdf/session:visited-actions session))
-                  (asdf/plan::make-action-status :bits asdf/plan::+good-bits+
-                                                 :stamp stamp
-                                                 :index (incf (asdf/session:total-action-count session))))
+                  (asdf/plan::make-action-status
+                   :bits asdf/plan::+good-bits+ :stamp stamp
+                   :index (incf (asdf/session:total-action-count session))))
             (unless search
-              (asdf/session::set-asdf-cache-entry (list 'asdf:find-system name) (list system)))))))))
+              (asdf/session::set-asdf-cache-entry
+               (list 'asdf:find-system name) (list system)))))))))
 
 (defun call-with-up-to-date-systems (target told function)
-  "Call FUNCTION, which loads TARGET, in a session of ASDF in which up-to-date systems are
-registered. TOLD is as for REGISTER-UP-TO-DATE-SYSTEMS."
+  "Call FUNCTION, which loads TARGET, in an ASDF session that has up-to-date systems registered."
+  ;; TOLD is as for REGISTER-UP-TO-DATE-SYSTEMS.
   (asdf/session:with-asdf-session ()
     (let ((session (asdf/session:toplevel-asdf-session)))
       ;; Upgrade ASDF now. Otherwise the first OPERATE of a session does it and continues in a new

@@ -6,8 +6,7 @@
 ;;; Contents
 
 (defstruct (file-version (:constructor make-file-version (write-date size hash)))
-  "The version of a file: its write date (universal time), its size in octets, and the FNV-1a hash
-of its octets."
+  "A file's write date (universal time), size in octets, and FNV-1a hash of its octets."
   (write-date 0 :type (integer 0))
   (size 0 :type (integer 0))
   (hash 0 :type (unsigned-byte 64)))
@@ -27,21 +26,22 @@ of its octets."
 
 ;;; Stamps
 
-(defconstant +at-fdcwd+ -100
-  "AT_FDCWD.")
-(defconstant +statx-basic-stats+ #x7ff
-  "STATX_BASIC_STATS.")
+(defconstant +at-fdcwd+ -100 "AT_FDCWD.")
+(defconstant +statx-basic-stats+ #x7ff "STATX_BASIC_STATS.")
 
 (defun file-stamp (file)
   "Return the stamp of FILE, a native name, for detecting later changes."
-  ;; It is a list of the change time, in seconds since 1970 and nanoseconds, the write time, size,
-  ;; inode and device. Return :ABSENT if the file does not exist, and NIL if it has an overlay.
+  ;; A stamp is a list of the change time, in seconds since 1970 and nanoseconds, the write time,
+  ;; size, inode and device. Return :ABSENT if the file does not exist, and NIL if it has an
+  ;; overlay.
   (unless (overlay file)
     (sb-alien:with-alien ((buffer (array (sb-alien:unsigned 8) 256)))
       (let ((sap (sb-alien:alien-sap buffer)))
         (if (zerop (sb-alien:alien-funcall
-                    (sb-alien:extern-alien "statx" (function sb-alien:int sb-alien:int sb-alien:c-string sb-alien:int
-                                                             sb-alien:unsigned-int sb-sys:system-area-pointer))
+                    (sb-alien:extern-alien
+                     "statx"
+                     (function sb-alien:int sb-alien:int sb-alien:c-string sb-alien:int
+                               sb-alien:unsigned-int sb-sys:system-area-pointer))
                     +at-fdcwd+ file 0 +statx-basic-stats+ sap))
             ;; struct statx has the same layout on all machines.
             (list (sb-sys:signed-sap-ref-64 sap 96)
@@ -69,8 +69,8 @@ of its octets."
          stamp)))
 
 (defun written-stamp (file)
-  "Return the reliable stamp of FILE without its change time, which a hard link also updates, or
-NIL if there is none."
+  "Return the reliable stamp of FILE without its change time, or NIL if there is none."
+  ;; A hard link updates the change time, too.
   (let ((stamp (file-stamp file)))
     (and (consp stamp)
          (older-than-clock-grain-p (third stamp))
@@ -78,9 +78,9 @@ NIL if there is none."
 
 (defun version-now (path version stamp stamp-function)
   "Return the current version of the file PATH, or NIL if it cannot be read."
-  ;; Second value: its stamp according to STAMP-FUNCTION, or NIL if its contents differ from
-  ;; VERSION. If PATH still has STAMP, the stamp of VERSION, the file is not read.
-  ;; Take the stamp before reading the file, so that a later write has another stamp.
+  ;; The second value is the file's stamp according to STAMP-FUNCTION, or NIL if the contents differ
+  ;; from VERSION. If PATH still has STAMP, the stamp of VERSION, the file is not read. Take the
+  ;; stamp before reading the file, so that a later write has another stamp.
   (let ((now (funcall stamp-function (sb-ext:native-namestring path))))
     (if (and (consp now) (equal now stamp))
         (values version stamp)

@@ -27,8 +27,8 @@
                             (tap-uses tap))))))
 
 (defun note-local (tap toplevel name bit)
-  "Record that NAME is bound locally in top-level form TOPLEVEL, if it is a symbol that occurs in
-the file."
+  "Record that NAME, if it is a symbol in the file, is bound locally in top-level form TOPLEVEL."
+  ;; BIT is 1 for a function and 0 for a variable.
   (let ((index (and (symbolp name) (gethash name (tap-names tap)))))
     (when index
       (setf (gethash (logior (ash toplevel 32) (* 2 index) bit) (tap-locals tap)) t))))
@@ -40,8 +40,7 @@ the file."
        t))
 
 (defun note-lambda-locals (tap toplevel clambda)
-  "Record the names that CLAMBDA binds, its local function name and its variables, in TAP for form
-TOPLEVEL."
+  "Record in TAP the names that CLAMBDA binds in form TOPLEVEL: its local name and its variables."
   (let ((name (functional-name clambda)))
     (when (typep name '(cons (member flet labels) cons))
       (note-local tap toplevel (second name) 1))
@@ -54,7 +53,7 @@ TOPLEVEL."
 
 (defun note-component-locals (tap component)
   "Record the names bound in COMPONENT, which belongs to the form read last."
-  ;; That form, or a macro inside it, is being compiled.
+  ;; The compiler is compiling this form or the definition of a macro inside it.
   (let ((toplevel (and (tap-file-info tap)
                        (1- (length (file-info-forms (tap-file-info tap)))))))
     (when (and toplevel (>= toplevel 0))
@@ -64,8 +63,8 @@ TOPLEVEL."
           (note-lambda-locals tap toplevel inner))))))
 
 (defun tapped-record-component-xrefs (function component)
-  "Wrap RECORD-COMPONENT-XREFS, which records nothing for top-level code, to record its uses and
-local names in the tap."
+  "Wrap RECORD-COMPONENT-XREFS: record uses by top-level code, and local names, in the tap."
+  ;; SBCL records nothing for top-level code.
   (funcall function component)
   (let ((tap (own-tap (current-source-info))))
     (when *tap*

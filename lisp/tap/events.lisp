@@ -8,8 +8,8 @@
   (declare (type tap tap))
   (lambda (start end object)
     (declare (optimize speed))
-    ;; Suppressed text is not code. :RESET is the event of a reader macro that returns no value. Its
-    ;; inner events are harmless, because they are in no list.
+    ;; Suppressed text is not code. START is :RESET if a reader macro returned no value. The events
+    ;; inside its text are harmless, because no list contains their objects.
     (unless (or *read-suppress* (not (typep start 'fixnum)))
       (let ((count (tap-count tap)))
         (declare (type fixnum start end))
@@ -59,8 +59,8 @@
 
 (defun tap-places (tap places wrappers)
   "Fill PLACES with each event's position in its parent."
-  ;; Fill WRAPPERS with the number of direct children, or -1 for an event whose object was reported
-  ;; before (#+, #n= and the like).
+  ;; Fill WRAPPERS with the number of direct children, or with -1 if an event repeats the object of
+  ;; an earlier event, as with #+ and #n=.
   (declare (type tap tap) (type (simple-array fixnum (*)) places wrappers) (optimize speed))
   (let ((starts (tap-starts tap)) (objects (tap-objects tap)) (stack '()))
     (dotimes (event (tap-count tap))
@@ -121,7 +121,8 @@
         (let ((object (svref objects event)))
           (typecase object
             (cons
-             ;; The compiler also records paths for tails, with the number of whatever comes next.
+             ;; The compiler also records paths for tails of lists, with the number of the form that
+             ;; follows.
              (let ((number (and (or (plusp (aref places event)) (eq object form))
                                 (original-form-number object))))
                (cond (number
@@ -174,8 +175,8 @@
 
 (defun tap-position (tap toplevel-form form-number)
   "Return the position of sub-form FORM-NUMBER of TOPLEVEL-FORM, or of the nearest form before it."
-  ;; Second value: whether it is exactly that form. Return NIL if TAP does not have the top-level
-  ;; form.
+  ;; Second value: true if the position is that of FORM-NUMBER. Return NIL if TAP lacks the
+  ;; top-level form.
   (declare (type tap tap) (type (integer 0) toplevel-form form-number))
   (let ((positions (and (< toplevel-form (fill-pointer (tap-positions tap)))
                         (aref (tap-positions tap) toplevel-form))))

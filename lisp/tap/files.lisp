@@ -30,8 +30,7 @@
   (ensure-directories-exist path :mode #o700))
 
 (defun close-to-others (file)
-  "Restrict access to FILE, a stream or a pathname of the cache, to its owner, if the file system
-allows it."
+  "Restrict access to FILE, a stream or pathname of the cache, to its owner, if that is possible."
   (handler-case (if (streamp file)
                     (sb-posix:fchmod file #o600)
                     (sb-posix:chmod file #o600))

@@ -25,16 +25,15 @@
         (tap-context tap) nil))
 
 (defun note-tap-stream (tap stream)
-  "Store in TAP the STREAM of its file and what a closed stream no longer provides: its external
-format and the newlines so far."
+  "Store in TAP the STREAM of its file, and information on the stream."
+  ;; A closed stream provides neither its external format nor the newlines read so far.
   (unless (tap-stream tap)
     (setf (tap-stream tap) stream
           (tap-external-format tap) (external-format-name stream)))
   (newline-positions stream))
 
 (defun tapped-find-source-paths (function form toplevel-form)
-  "Wrap FIND-SOURCE-PATHS, which numbers the sub-forms of FORM, to write the events of FORM to the
-tap."
+  "Wrap FIND-SOURCE-PATHS, which numbers the sub-forms of FORM: write FORM's events to the tap."
   (funcall function form toplevel-form)
   (let* ((source-info (current-source-info))
          (tap (own-tap source-info)))
@@ -62,8 +61,7 @@ tap."
         observer)))
 
 (defun tapped-fasl-dump-source-info (function source-info &rest arguments)
-  "Wrap FASL-DUMP-SOURCE-INFO, which is called when a file has been read completely, to finish its
-tap."
+  "Wrap FASL-DUMP-SOURCE-INFO, which is called when a file has been read: finish its tap."
   (multiple-value-prog1 (apply function source-info arguments)
     (let ((tap (own-tap source-info)))
       (when tap

@@ -13,27 +13,23 @@
 
 (defstruct (tap (:constructor %make-tap))
   "The record of one file while it is read. FILE-INFO and STREAM identify the file."
-  ;; SOURCE-LOAD is true if it is loaded as source instead of compiled; then FAILED is true until
-  ;; the load succeeds. EXTERNAL-FORMAT is the stream's. FINISHED is true when the sink has received
-  ;; the record.
-  (file-info nil)
-  (stream nil)
-  (source-load nil)
-  (failed nil)
+  ;; SOURCE-LOAD is true if the file is loaded as source instead of compiled; then FAILED is true
+  ;; until the load succeeds. EXTERNAL-FORMAT is the stream's. FINISHED is true when the sink has
+  ;; received the record.
+  (file-info nil) (stream nil)
+  (source-load nil) (failed nil)
   (external-format "" :type string)
   (finished nil)
   (starts (make-array 512 :element-type 'fixnum) :type (simple-array fixnum (*)))
   (ends (make-array 512 :element-type 'fixnum) :type (simple-array fixnum (*)))
   (objects (make-array 512) :type simple-vector)
   (content-hash 0 :type (unsigned-byte 64))
-  (count 0 :type fixnum)
-  (last-start 0 :type fixnum)
+  (count 0 :type fixnum) (last-start 0 :type fixnum)
   ;; Not EQ, because an address-based table is rehashed after each collection.
   (names (make-hash-table :test 'equal) :type hash-table)
   (name-list '() :type list)
   (buffer (make-array 4096 :element-type '(unsigned-byte 8)) :type octets)
-  (fill 0 :type fixnum)
-  (form-count 0 :type fixnum)
+  (fill 0 :type fixnum) (form-count 0 :type fixnum)
   (uses '() :type list)
   (context nil)
   (locals (make-hash-table) :type hash-table)

@@ -18,8 +18,8 @@
 ;;;;   u, forms      top-level forms: count, then each:
 ;;;;     u             top-level form number
 ;;;;     u             event count, then each event, children before their parent:
-;;;;       octet         kind, as below, + 16 * operator: 1 (quote x), 2 (function x), 3 a backquoted
-;;;;                     form, 4 a comma, 0 anything else; in any notation
+;;;;       octet         kind, as below, + 16 * operator: 1 (quote x), 2 (function x),
+;;;;                     3 a backquoted form, 4 a comma, 0 anything else; in any notation
 ;;;;       s             start minus the start of the previous event (from 0 for the first one)
 ;;;;       u             length
 ;;;;       u             position in the parent plus 1; 1 is the operator, 0 means no element
@@ -32,8 +32,8 @@
 ;;;;                 (+ 1 for a function, + 0 for a variable)
 ;;;;   8 octets      FNV-1a 64 of all preceding octets, little-endian
 ;;;; Event kinds: 0 a form with a number; 1 a list without one (quoted data); 2 a symbol; 3 a string
-;;;; in a package definition; 4 another object that contains events (a vector, a comma, #. and others).
-;;;; Positions and lengths count decoded characters; a byte order mark counts as one.
+;;;; in a package definition; 4 another object that contains events (a vector, a comma, #. and
+;;;; others). Positions and lengths count decoded characters; a byte order mark counts as one.
 
 (in-package :steelbank)
 
@@ -41,13 +41,12 @@
   "The version of the format described at the top of this file.")
 
 (defun external-format-name (stream)
-  "The name of the external format of STREAM, upcased."
+  "Return the name of the external format of STREAM, upcased."
   (let ((format (stream-external-format stream)))
     (symbol-name (if (consp format) (car format) format))))
 
 (defun implementation-symbol-p (symbol)
-  "Return true if SYMBOL is one of SBCL's own and not a standard one, as in expansions of system
-macros."
+  "Return true if SYMBOL is SBCL's and not a standard symbol, as in expansions of system macros."
   (let ((package (symbol-package symbol)))
     (or (null package)
         (and (system-package-p package)
@@ -65,8 +64,10 @@ macros."
                      for (kind name toplevel number) = use
                      for setf = (and (consp name) (eq (car name) 'setf) (consp (cdr name)))
                      for symbol = (if setf (cadr name) name)
-                     unless (or (gethash use seen) (not (symbolp symbol)) (implementation-symbol-p symbol))
-                       collect (list kind (+ (* 2 (tap-name head symbol)) (if setf 1 0)) toplevel number)
+                     unless (or (gethash use seen) (not (symbolp symbol))
+                                (implementation-symbol-p symbol))
+                       collect (list kind (+ (* 2 (tap-name head symbol)) (if setf 1 0))
+                                     toplevel number)
                      do (setf (gethash use seen) t)))
          (events (subseq (tap-buffer tap) 0 (tap-fill tap))))
     (setf (tap-content-hash tap) hash)
@@ -117,8 +118,8 @@ macros."
 (defun sidecar-name (truename write-date)
   "Return the file name of the sidecar of TRUENAME as it was at WRITE-DATE."
   (declare (type pathname truename) (type (integer 0) write-date))
-  (let ((octets (coerce (sb-ext:string-to-octets (sb-ext:native-namestring truename) :external-format :utf-8)
-                        'octets)))
+  (let* ((name (sb-ext:native-namestring truename))
+         (octets (coerce (sb-ext:string-to-octets name :external-format :utf-8) 'octets)))
     (format nil "~(~16,'0X~)-~D.tap" (fnv-1a octets) write-date)))
 
 (defun sidecar-truename (octets)
@@ -136,8 +137,9 @@ macros."
         (sb-ext:octets-to-string octets :external-format :utf-8 :start at :end (+ at length))))))
 
 (defun sidecar-state (octets)
-  "Return the state of the sidecar OCTETS, :COMPLETE or :INCOMPLETE, the hash of the file's
-contents, and the file's native truename. Return NIL if it is damaged or of another version."
+  "Return the state of the sidecar OCTETS, and the content hash and native truename of its file."
+  ;; The state is :COMPLETE or :INCOMPLETE. Return NIL if the sidecar is damaged or of another
+  ;; version.
   (declare (type octets octets))
   (let ((end (- (length octets) 8)))
     (flet ((word (start)
@@ -151,8 +153,8 @@ contents, and the file's native truename. Return NIL if it is damaged or of anot
                 (sidecar-truename octets))))))
 
 (defun better-sidecar-p (known sidecar)
-  "Return true if KNOWN, the octets already stored in SIDECAR's place, equals SIDECAR, or is a
-complete sidecar of the same contents while SIDECAR is incomplete."
+  "Return true if SIDECAR need not replace KNOWN, the octets that are already stored."
+  ;; They are equal, or KNOWN is complete and SIDECAR is an incomplete one of the same contents.
   (declare (type octets known sidecar))
   (or (equalp known sidecar)
       (and (/= (aref sidecar 7) 1)

@@ -1,4 +1,4 @@
-;;;; Tests that constructors that are compiled late behave like compiled ones.
+;;;; Tests that constructors behave the same whether they are compiled immediately or late.
 
 (in-package :steelbank-tests)
 
@@ -18,8 +18,9 @@
   "The number of times that a default initialization argument was evaluated.")
 
 (defun call-with-late-constructor (function)
-  "Call FUNCTION with two functions. The first creates instances of *COUNTED-CLASS* through a
-constructor that is compiled late. The second returns how often the constructor was compiled."
+  "Call FUNCTION with two functions, which use a constructor that is compiled late."
+  ;; The first creates instances of *COUNTED-CLASS* through the constructor. The second returns how
+  ;; often the constructor was compiled.
   (let ((*defaults* 0)
         (compilations 0))
     (with-compilation-unit (:override t)
@@ -28,12 +29,14 @@ constructor that is compiled late. The second returns how often the constructor 
     (steelbank::encapsulate steelbank::+compile-constructor+ 'test
                             (lambda (compile constructor)
                               (steelbank::compile-constructor-late
-                               (lambda (constructor) (incf compilations) (funcall compile constructor))
+                               (lambda (constructor)
+                                 (incf compilations) (funcall compile constructor))
                                constructor)))
     (unwind-protect
          (funcall function
                   (compile nil '(lambda (given)
-                                 (list given (make-instance 'counted :given given :constant '(a b)))))
+                                 (list given
+                                       (make-instance 'counted :given given :constant '(a b)))))
                   (lambda () compilations))
       (steelbank::unencapsulate steelbank::+compile-constructor+ 'test)
       (setf (find-class 'counted) nil)
@@ -64,7 +67,9 @@ constructor that is compiled late. The second returns how often the constructor 
 (deftest constructor-errors-do-not-depend-on-compilation
     (call-with-late-constructor
      (lambda (make compilations)
-       (flet ((failure () (handler-case (funcall make :forbidden) (error (condition) (princ-to-string condition)))))
+       (flet ((failure ()
+                (handler-case (funcall make :forbidden)
+                  (error (condition) (princ-to-string condition)))))
          (let ((before (failure)))
            (loop repeat steelbank::+calls-uncompiled+ do (funcall make 1))
            (list before (failure) (funcall compilations))))))
@@ -76,6 +81,7 @@ constructor that is compiled late. The second returns how often the constructor 
        (funcall make 1)
        (handler-bind ((warning #'muffle-warning))
          (eval '(defclass counted ()
-                 ((given :initarg :given :initform nil) (constant :initarg :constant) (more :initform :more :reader more)))))
+                 ((given :initarg :given :initform nil) (constant :initarg :constant)
+                  (more :initform :more :reader more)))))
        (list (funcall 'more (second (funcall make 1))) (funcall compilations))))
   (:more 0))

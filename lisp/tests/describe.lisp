@@ -11,7 +11,8 @@
 (deftest classification
     (mapcar #'steelbank::symbol-classification
             '(mapcar loop print-object if standard-object *print-base* pi nil :test no-such-thing))
-  ("FUNCTION" "MACRO" "GENERIC-FUNCTION" "FUNCTION" "CLASS" "VARIABLE" "VARIABLE" "VARIABLE" "VARIABLE" "SYMBOL"))
+  ("FUNCTION" "MACRO" "GENERIC-FUNCTION" "FUNCTION" "CLASS" "VARIABLE" "VARIABLE" "VARIABLE"
+   "VARIABLE" "SYMBOL"))
 
 (defgeneric described (thing &key deep)
   (:documentation "A generic function to describe."))
@@ -28,13 +29,13 @@
 (sb-ext:defglobal **described** nil)
 
 (deftest lambda-lists
-    (list (facet 'described "function" "arglist")
-          (facet 'described-macro "function" "arglist")
-          (facet 'mapcar "function" "arglist")
-          (facet 'if "function" "arglist")
+    (list (facet 'described "function" "arglist") (facet 'described-macro "function" "arglist")
+          (facet 'mapcar "function" "arglist") (facet 'if "function" "arglist")
           (steelbank::lambda-list-text '())
-          (steelbank::lambda-list-text '(a &optional (b 'c) (d #'e) (f nil) &key ((:g h) "x" i-p) &rest |j k|)))
-  ("(THING &KEY DEEP)" "(&BODY BODY)" "(FUNCTION LIST &REST MORE-LISTS)" "(TEST THEN &OPTIONAL ELSE)" "()"
+          (steelbank::lambda-list-text
+           '(a &optional (b 'c) (d #'e) (f nil) &key ((:g h) "x" i-p) &rest |j k|)))
+  ("(THING &KEY DEEP)" "(&BODY BODY)" "(FUNCTION LIST &REST MORE-LISTS)"
+   "(TEST THEN &OPTIONAL ELSE)" "()"
    "(A &OPTIONAL (B 'C) (D #'E) (F NIL) &KEY ((:G H) \"x\" I-P) &REST |j k|)"))
 
 (deftest kinds
@@ -44,33 +45,37 @@
           (facet 'described-symbol-macro "variable" "kind") (facet '**described** "variable" "kind")
           (facet 'described-class "class" "kind") (facet 'described-structure "class" "kind")
           (facet 'described-condition "class" "kind") (facet 'cons "class" "kind"))
-  ("generic-function" "macro" "special-operator" "function" "special" "constant" "symbol-macro" "global"
-   "standard-class" "structure-class" "condition-class" "built-in-class"))
+  ("generic-function" "macro" "special-operator" "function" "special" "constant" "symbol-macro"
+   "global" "standard-class" "structure-class" "condition-class" "built-in-class"))
 
 (deftest documentation-of-every-facet
-    (list (facet 'described "function" "documentation") (facet 'described-macro "function" "documentation")
-          (facet 'described "compiler_macro" "documentation")
-          (facet 'described-place "setf_function" "documentation")
-          (facet '*described* "variable" "documentation") (facet 'described-class "class" "documentation")
-          (facet 'described-structure "class" "documentation") (facet 'described-type "deftype" "documentation"))
-  ("A generic function to describe." "A macro." "No change." "A setf function." "A variable." "A class."
-   "A structure." "A type."))
+    (loop for (symbol namespace) in '((described "function") (described-macro "function")
+                                      (described "compiler_macro") (described-place "setf_function")
+                                      (*described* "variable") (described-class "class")
+                                      (described-structure "class") (described-type "deftype"))
+          collect (facet symbol namespace "documentation"))
+  ("A generic function to describe." "A macro." "No change." "A setf function." "A variable."
+   "A class." "A structure." "A type."))
 
 (deftest details
     (list (facet 'described "function" "method_count")
           (mapcar (lambda (slot) (rest slot)) (facet 'described-class "class" "slots"))
-          (facet 'described-type "deftype" "arglist") (facet 'described-place "setf_function" "name")
-          (facet 'car "setf_function" "name") (facet 'car "symbol") (facet :test "package"))
+          (facet 'described-type "deftype" "arglist")
+          (facet 'described-place "setf_function" "name") (facet 'car "setf_function" "name")
+          (facet 'car "symbol") (facet :test "package"))
   (1 ((("name" . "STEELBANK-TESTS::SLOT"))) "(SIZE)" "(SETF STEELBANK-TESTS::DESCRIBED-PLACE)"
    "(SETF COMMON-LISP::CAR)" "COMMON-LISP::CAR" "KEYWORD"))
 
 (defclass described-base ()
-  ((kept :initarg :kept :accessor described-kept :initform (list 1 2) :type list :documentation "Kept.")
+  ((kept :initarg :kept :accessor described-kept :initform (list 1 2) :type list
+         :documentation "Kept.")
    (shared :allocation :class :reader described-shared))
   (:default-initargs :kept '(1)))
-(defclass described-derived (described-base) ((kept :initform 3) (own :writer (setf described-own))))
-(defstruct (described-point (:constructor describe-point (x &optional y)) (:predicate described-point-p)) (x 0 :type fixnum)
-  (y nil :read-only t))
+(defclass described-derived (described-base)
+  ((kept :initform 3) (own :writer (setf described-own))))
+(defstruct (described-point (:constructor describe-point (x &optional y))
+                            (:predicate described-point-p))
+  (x 0 :type fixnum) (y nil :read-only t))
 (defgeneric described-sum (thing) (:method-combination + :most-specific-last))
 (defmethod described-sum + ((thing described-derived)) "A method." 1)
 (defmethod described-sum :around ((thing (eql 3))) 2)
@@ -79,27 +84,32 @@
     (mapcar #'rest (facet 'described-derived "class" "slots"))
   ((("name" . "STEELBANK-TESTS::KEPT") ("initform" . "3"))
    (("name" . "STEELBANK-TESTS::OWN") ("writers" "(SETF STEELBANK-TESTS::DESCRIBED-OWN)"))
-   (("name" . "STEELBANK-TESTS::SHARED") ("readers" "STEELBANK-TESTS::DESCRIBED-SHARED") ("allocation" . ":CLASS")
-    ("from" . "STEELBANK-TESTS::DESCRIBED-BASE"))))
+   (("name" . "STEELBANK-TESTS::SHARED") ("readers" "STEELBANK-TESTS::DESCRIBED-SHARED")
+    ("allocation" . ":CLASS") ("from" . "STEELBANK-TESTS::DESCRIBED-BASE"))))
 
 (deftest base-slot
-    (list (rest (first (facet 'described-base "class" "slots"))) (facet 'described-base "class" "default_initargs")
+    (list (rest (first (facet 'described-base "class" "slots")))
+          (facet 'described-base "class" "default_initargs")
           (facet 'described-base "class" "subclasses"))
-  ((("name" . "STEELBANK-TESTS::KEPT") ("initargs" ":KEPT") ("readers" "STEELBANK-TESTS::DESCRIBED-KEPT")
-    ("writers" "(SETF STEELBANK-TESTS::DESCRIBED-KEPT)") ("type" . "LIST") ("initform" . "(LIST 1 2)")
-    ("documentation" . "Kept."))
+  ((("name" . "STEELBANK-TESTS::KEPT") ("initargs" ":KEPT")
+    ("readers" "STEELBANK-TESTS::DESCRIBED-KEPT")
+    ("writers" "(SETF STEELBANK-TESTS::DESCRIBED-KEPT)") ("type" . "LIST")
+    ("initform" . "(LIST 1 2)") ("documentation" . "Kept."))
    (":KEPT '(1)") ("STEELBANK-TESTS::DESCRIBED-DERIVED")))
 
 (deftest structures
-    (list (rest (facet 'described-point "class" "structure")) (mapcar #'rest (facet 'described-point "class" "slots"))
+    (list (rest (facet 'described-point "class" "structure"))
+          (mapcar #'rest (facet 'described-point "class" "slots"))
           (facet 'described-point "class" "precedence"))
   ((("constructors" "(STEELBANK-TESTS::DESCRIBE-POINT X &OPTIONAL Y)")
-    ("predicate" . "STEELBANK-TESTS::DESCRIBED-POINT-P") ("copier" . "STEELBANK-TESTS::COPY-DESCRIBED-POINT"))
+    ("predicate" . "STEELBANK-TESTS::DESCRIBED-POINT-P")
+    ("copier" . "STEELBANK-TESTS::COPY-DESCRIBED-POINT"))
    ((("name" . "STEELBANK-TESTS::X") ("readers" "STEELBANK-TESTS::DESCRIBED-POINT-X")
      ("writers" "(SETF STEELBANK-TESTS::DESCRIBED-POINT-X)") ("type" . "FIXNUM") ("initform" . "0"))
     (("name" . "STEELBANK-TESTS::Y") ("readers" "STEELBANK-TESTS::DESCRIBED-POINT-Y")
      ("initform" . "NIL")))
-   ("STEELBANK-TESTS::DESCRIBED-POINT" "COMMON-LISP::STRUCTURE-OBJECT" "SB-PCL::SLOT-OBJECT" "COMMON-LISP::T")))
+   ("STEELBANK-TESTS::DESCRIBED-POINT" "COMMON-LISP::STRUCTURE-OBJECT" "SB-PCL::SLOT-OBJECT"
+    "COMMON-LISP::T")))
 
 (deftest methods-and-combinations
     (list (facet 'described-sum "function" "combination")
@@ -109,8 +119,8 @@
    ((("name" . "(METHOD STEELBANK-TESTS::DESCRIBED-SUM :AROUND ((EQL 3)))")
      ("qualifiers" ":AROUND") ("specializers" "(EQL 3)") ("arglist" . "(THING)"))
     (("name" . "(METHOD STEELBANK-TESTS::DESCRIBED-SUM COMMON-LISP::+ (STEELBANK-TESTS::DESCRIBED-DERIVED))")
-     ("qualifiers" "+") ("specializers" "STEELBANK-TESTS::DESCRIBED-DERIVED") ("arglist" . "(THING)")
-     ("documentation" . "A method.")))))
+     ("qualifiers" "+") ("specializers" "STEELBANK-TESTS::DESCRIBED-DERIVED")
+     ("arglist" . "(THING)") ("documentation" . "A method.")))))
 
 (deftest class-facets-agree-with-metaobjects
     (let ((wrong '()))
@@ -119,7 +129,8 @@
           (when (and class (typep class 'standard-class) (sb-mop:class-finalized-p class))
             (let ((said (mapcar (lambda (slot) (cdr (assoc "name" (rest slot) :test #'equal)))
                                 (facet symbol "class" "slots")))
-                  (true (mapcar (lambda (slot) (steelbank::name-text (sb-mop:slot-definition-name slot)))
+                  (true (mapcar (lambda (slot)
+                                  (steelbank::name-text (sb-mop:slot-definition-name slot)))
                                 (sb-mop:class-slots class))))
               (when (set-exclusive-or said true :test #'string=)
                 (pushnew symbol wrong)))))))
@@ -148,11 +159,12 @@
   (search "STEELBANK::" text))
 
 (deftest answers-omit-the-lisp-half
-    (list (loop for (question . arguments) in `(("package-info" "COMMON-LISP")
+    (list (loop with class = (steelbank::make-handle (find-class 'error))
+                for (question . arguments) in `(("package-info" "COMMON-LISP")
                                                 ("subclasses" "ERROR" "COMMON-LISP")
-                                                ("inspect" ,(steelbank::make-handle (find-class 'error))
-                                                           "" "CL-USER" "0" "100" ""))
-                collect (ours-p (json-string (apply (gethash question steelbank::*questions*) arguments))))
+                                                ("inspect" ,class "" "CL-USER" "0" "100" ""))
+                for answer = (apply (gethash question steelbank::*questions*) arguments)
+                collect (ours-p (json-string answer)))
           (loop for name in '(sb-gray:stream-write-char sb-gray:stream-read-char)
                 collect (ours-p (json-string (steelbank::function-facet name))))
           (ours-p (json-string (steelbank::class-facet 'error)))
@@ -169,8 +181,8 @@
                                "/a.lisp" 7 (list :emacs-buffer "a.lisp" :emacs-filename file
                                                  :emacs-position position :emacs-string text))))
                  (and version (- version first)))))
-        (list (version "(a)") (version "(b)") (version "(a)") (version "(a)" 9) (version "(c)" 1 nil)
-              (steelbank::version-or-text "/a.lisp" 7 '())
+        (list (version "(a)") (version "(b)") (version "(a)") (version "(a)" 9)
+              (version "(c)" 1 nil) (steelbank::version-or-text "/a.lisp" 7 '())
               (steelbank::version-or-text "/a.lisp" 7 '(:emacs-string . "(a)"))
               (length (steelbank::buffer-texts-json (1+ known))))))
   (0 1 0 2 nil 7 7 2))

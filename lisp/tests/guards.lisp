@@ -3,7 +3,8 @@
 (in-package :steelbank-tests)
 
 (deftest only-guards-ignore-errors
-    (loop for path in (directory (merge-pathnames "**/*.lisp" (asdf:system-source-directory "steelbank")))
+    (loop for path in (directory (merge-pathnames "**/*.lisp"
+                                                  (asdf:system-source-directory "steelbank")))
           unless (member (first (last (pathname-directory path))) '("tests") :test #'equal)
             nconc (with-open-file (stream path :external-format :utf-8)
                     (loop for line = (read-line stream nil)
@@ -13,7 +14,9 @@
   nil)
 
 (deftest unusable-file-is-nil
-    (mapcar (lambda (name) (steelbank::when-file-permits (sb-ext:native-namestring (truename (pathname name)))))
+    (mapcar (lambda (name)
+              (steelbank::when-file-permits
+                (sb-ext:native-namestring (truename (pathname name)))))
             '("/no/such/file" "*.lisp" "a[b" "/etc/passwd/below"))
   (nil nil nil nil))
 
@@ -34,7 +37,8 @@
                    (steelbank::reporting-own-errors ("adding") (+ 1 1))
                    (reverse said)))
         (steelbank::unencapsulate 'steelbank::report 'test)))
-  (nil nil nil 2 ("Internal error while looking: no looking" "Internal error while thinking: no thinking")))
+  (nil nil nil 2 ("Internal error while looking: no looking"
+                  "Internal error while thinking: no thinking")))
 
 (deftest every-operator-has-type-and-lambda-list
     (let ((failed '()))

@@ -4,32 +4,31 @@
 (in-package :steelbank-tests)
 
 (defparameter *documented*
-  '("INT-SAP" "SAP-INT" "SAP-REF-32" "SAP-REF-64" "SAP-REF-WORD" "SAP-REF-SAP" "SIGNED-SAP-REF-64" "SYSTEM-AREA-POINTER"
-    "VECTOR-SAP" "WITH-INTERRUPTS" "WITH-PINNED-OBJECTS" "WITHOUT-INTERRUPTS")
+  '("INT-SAP" "SAP-INT" "SAP-REF-32" "SAP-REF-64" "SAP-REF-WORD" "SAP-REF-SAP" "SIGNED-SAP-REF-64"
+    "SYSTEM-AREA-POINTER" "VECTOR-SAP" "WITH-INTERRUPTS" "WITH-PINNED-OBJECTS" "WITHOUT-INTERRUPTS")
   "The symbols of SB-SYS that SBCL's manual describes.")
 
 (defparameter *allowed*
-  '(;; The self-test judges an SBCL by this alone, before the Lisp half is loaded.
+  '(;; The self-test uses this before the Lisp half is loaded.
     ("self-test" "SB-DI" . "FORM-NUMBER-TRANSLATIONS")
-    ;; A test asks SBCL for the form numbers of its version.
+    ;; A test compares with the form numbers of the running SBCL.
     ("tap" "SB-DI" . "FORM-NUMBER-TRANSLATIONS")
     ;; The text of a test program signals this condition.
     ("project" "SB-KERNEL" . "HEAP-EXHAUSTED-ERROR")
-    ;; The description of a structure contains this name.
+    ;; The expected description of a structure contains this name.
     ("describe" "SB-PCL" . "SLOT-OBJECT"))
   "Internals that may be named outside lisp/internals/: file and symbol.")
 
 (defun public-package-p (name)
-  "Return true if the package called NAME is public according to its documentation, or a contrib
-module's."
+  "Return true if the package called NAME is documented as public, or belongs to a contrib."
   (or (member name '("SB-INTROSPECT" "SB-POSIX" "SB-RT") :test #'string=)
       (let ((package (find-package name)))
         (and package
              (eql (search "public" (documentation package t)) 0)))))
 
 (defun internal-p (package name exported)
-  "Return true if NAME of PACKAGE, one of SBCL's, is an internal. EXPORTED is true if it is
-written with a single colon."
+  "Return true if NAME of PACKAGE, one of SBCL's, is an internal."
+  ;; EXPORTED is true if it is written with a single colon.
   (not (and exported
             (or (public-package-p package)
                 (and (string= package "SB-SYS")
@@ -63,11 +62,11 @@ written with a single colon."
                        :test #'equal)))
 
 (defun own-files (inside)
-  "Return the files of the Lisp half in lisp/internals/, if INSIDE, or else the others. This file
-is omitted, because it names internals to search for them."
+  "Return the Lisp half's files in lisp/internals/, if INSIDE, or else its other files."
+  ;; Omit this file, because it names internals to search for them.
   (remove-if (lambda (path)
                (or (string= (pathname-name path) "internals")
-                   (not (eq inside (and (member "internals" (pathname-directory path) :test #'equal) t)))))
+                   (eq inside (not (member "internals" (pathname-directory path) :test #'equal)))))
              (directory (merge-pathnames "**/*.lisp" (asdf:system-source-directory "steelbank")))))
 
 (deftest internals-are-as-expected
@@ -85,22 +84,27 @@ is omitted, because it names internals to search for them."
 (deftest only-internals-folder-names-internals
     (loop for path in (own-files nil)
           nconc (loop for (package . name) in (internals-in-file path)
-                      unless (member (list* (pathname-name path) package name) *allowed* :test #'equal)
-                        collect (format nil "~A.lisp names ~A::~A; define a name for it in lisp/internals/."
+                      unless (member (list* (pathname-name path) package name) *allowed*
+                                     :test #'equal)
+                        collect (format nil "~A.lisp names ~A::~A; define a name for it in ~
+                                             lisp/internals/."
                                         (pathname-name path) package name)))
   nil)
 
 (deftest internals-are-found-in-any-spelling
     (mapcar #'internals-in-line
-            '("(sb-c::debug-info x)" "(sb-kernel:%fun-name f)" "(sb-ext:gc :full t) (sb-mop:class-slots class)"
-              "'sb-thread::thread-interruptions ; SB-SYS:SAP-INT" "(sb-alien:alien-sap (sb-alien::some-thing))"))
-  ((("SB-C" . "DEBUG-INFO")) (("SB-KERNEL" . "%FUN-NAME")) nil (("SB-THREAD" . "THREAD-INTERRUPTIONS"))
-   (("SB-ALIEN" . "SOME-THING"))))
+            '("(sb-c::debug-info x)" "(sb-kernel:%fun-name f)"
+              "(sb-ext:gc :full t) (sb-mop:class-slots class)"
+              "'sb-thread::thread-interruptions ; SB-SYS:SAP-INT"
+              "(sb-alien:alien-sap (sb-alien::some-thing))"))
+  ((("SB-C" . "DEBUG-INFO")) (("SB-KERNEL" . "%FUN-NAME")) nil
+   (("SB-THREAD" . "THREAD-INTERRUPTIONS")) (("SB-ALIEN" . "SOME-THING"))))
 
 (deftest differences-name-the-symbol
     (list (steelbank::internal-difference "SB-C" "NO-SUCH-THING" :function "()")
           (steelbank::internal-difference "SB-C" "FIND-SOURCE-PATHS" :macro "()" "(X)")
-          (steelbank::internal-difference "SB-C" "FIND-SOURCE-PATHS" :function "()" "(FORM TLF-NUM)"))
+          (steelbank::internal-difference "SB-C" "FIND-SOURCE-PATHS" :function
+                                          "()" "(FORM TLF-NUM)"))
   ("SB-C::NO-SUCH-THING does not exist."
    "SB-C::FIND-SOURCE-PATHS is a function (FORM TLF-NUM); expected a macro () or (X)."
    nil))

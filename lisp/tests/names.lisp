@@ -18,8 +18,10 @@
 
 (deftest symbol-text
     (mapcar #'steelbank::symbol-text
-            (list 'car :test nil 'steelbank::symbol-text (make-symbol "LONELY") (make-symbol "so so")))
-  ("COMMON-LISP::CAR" "KEYWORD::TEST" "COMMON-LISP::NIL" "STEELBANK::SYMBOL-TEXT" "#:LONELY" "#:|so so|"))
+            (list 'car :test nil 'steelbank::symbol-text
+                  (make-symbol "LONELY") (make-symbol "so so")))
+  ("COMMON-LISP::CAR" "KEYWORD::TEST" "COMMON-LISP::NIL" "STEELBANK::SYMBOL-TEXT" "#:LONELY"
+   "#:|so so|"))
 
 (deftest symbol-text-ignores-printer-variables
     (let ((*print-case* :downcase) (*print-base* 2) (*package* (find-package :cl))
@@ -51,7 +53,8 @@
 
 (deftest limited-output-calls-when-full
     (catch 'full
-      (let ((stream (make-instance 'steelbank::limited-output :limit 3 :when-full (lambda () (throw 'full :full)))))
+      (let ((stream (make-instance 'steelbank::limited-output
+                                   :limit 3 :when-full (lambda () (throw 'full :full)))))
         (loop (write-char #\x stream))))
   :full)
 

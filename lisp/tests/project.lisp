@@ -10,12 +10,13 @@
   "Return the outcome of loading a file that contains TEXT."
   (call-with-file "loaded.lisp" text
                   (lambda (path)
-                    (apply #'alone #'steelbank::load-file (sb-ext:native-namestring path) options))))
+                    (let ((name (sb-ext:native-namestring path)))
+                      (apply #'alone #'steelbank::load-file name options)))))
 
 (defun places (outcome)
   "Return severity, line and column of each diagnostic of OUTCOME."
   (loop for diagnostic in (getf outcome :diagnostics)
-        collect (list (getf diagnostic :severity) (getf diagnostic :line) (getf diagnostic :column))))
+        collect (loop for key in '(:severity :line :column) collect (getf diagnostic key))))
 
 (deftest a-file-is-loaded
     (let ((outcome (load-text "(in-package :cl-user) (list 1)")))
@@ -23,7 +24,8 @@
   (:loaded 1 nil))
 
 (deftest warnings-have-lines
-    (let ((outcome (load-text (format nil "(in-package :cl-user)~%(defun warned-of (x)~%  (let ((y 1))~%    x))~%"))))
+    (let ((outcome (load-text (format nil "(in-package :cl-user)~%(defun warned-of (x)~%  ~
+                                           (let ((y 1))~%    x))~%"))))
       (list (getf outcome :status) (places outcome)))
   (:loaded ((:style-warning 3 9))))
 
@@ -33,7 +35,8 @@
   (:failed :compile ((:read-error 2 22))))
 
 (deftest a-failing-form-is-located
-    (let ((outcome (load-text (format nil "(defun failing-form (x)~%  (car x))~%(failing-form 3)~%"))))
+    (let ((outcome (load-text (format nil "(defun failing-form (x)~%  (car x))~%~
+                                           (failing-form 3)~%"))))
       (list (getf outcome :status) (getf (getf outcome :failure) :kind) (places outcome)))
   (:failed :load ((:error 2 3))))
 
@@ -42,7 +45,8 @@
   :cancelled)
 
 (deftest load-stops-at-its-deadline
-    (getf (load-text "(eval-when (:compile-toplevel) (sleep 0.2)) (list 2) (list 3)" :timeout-seconds 0) :status)
+    (getf (load-text "(eval-when (:compile-toplevel) (sleep 0.2)) (list 2) (list 3)"
+                     :timeout-seconds 0) :status)
   :timed-out)
 
 (deftest failure-names-the-unknown-system
@@ -64,7 +68,8 @@
 
 (deftest every-exit-from-a-load-is-a-failure
     (loop for text in '("(break)" "(invoke-debugger (make-condition 'condition))" "(abort)"
-                        "(throw 'nobody-there nil)" "(catch 'x (unwind-protect (throw 'x 1) (error \"inner\")))")
+                        "(throw 'nobody-there nil)"
+                        "(catch 'x (unwind-protect (throw 'x 1) (error \"inner\")))")
           collect (getf (load-text text) :status))
   (:failed :failed :failed :failed :failed))
 
@@ -82,15 +87,16 @@
   ((:warning 3 1)))
 
 (deftest undefined-names-are-subjects-of-warnings
-    (loop for diagnostic in (getf (load-text (format nil "(in-package :cl-user)~%~
-                                                          ~:{(defun undefined-user-~D () (list undefined-~:*~D))~%~}~
-                                                          ~:{(defun undefined-caller-~D () (undefined-~:*~D))~%~}"
-                                                     '((4) (1) (7) (2) (6) (3) (5))
-                                                     '((14) (11) (17) (12) (16) (13) (15))))
-                                  :diagnostics)
+    (loop with text = (format nil "(in-package :cl-user)~%~
+                                   ~:{(defun undefined-user-~D () (list undefined-~:*~D))~%~}~
+                                   ~:{(defun undefined-caller-~D () (undefined-~:*~D))~%~}"
+                              '((4) (1) (7) (2) (6) (3) (5))
+                              '((14) (11) (17) (12) (16) (13) (15)))
+          for diagnostic in (getf (load-text text) :diagnostics)
           collect (list (getf diagnostic :severity) (getf diagnostic :subject)) into said
           finally (return (sort said #'string< :key #'second)))
   ((:warning "UNDEFINED-1") (:style-warning "UNDEFINED-11") (:style-warning "UNDEFINED-12")
    (:style-warning "UNDEFINED-13") (:style-warning "UNDEFINED-14") (:style-warning "UNDEFINED-15")
-   (:style-warning "UNDEFINED-16") (:style-warning "UNDEFINED-17") (:warning "UNDEFINED-2") (:warning "UNDEFINED-3")
-   (:warning "UNDEFINED-4") (:warning "UNDEFINED-5") (:warning "UNDEFINED-6") (:warning "UNDEFINED-7")))
+   (:style-warning "UNDEFINED-16") (:style-warning "UNDEFINED-17") (:warning "UNDEFINED-2")
+   (:warning "UNDEFINED-3") (:warning "UNDEFINED-4") (:warning "UNDEFINED-5")
+   (:warning "UNDEFINED-6") (:warning "UNDEFINED-7")))

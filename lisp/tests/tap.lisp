@@ -4,8 +4,8 @@
 
 (defun call-with-file (name text function)
   "Call FUNCTION with the pathname of a new file called NAME that contains TEXT, in a new folder."
-  (let* ((folder (merge-pathnames (format nil "steelbank-~36R/" (random (expt 2 64) (make-random-state t)))
-                                  (uiop:temporary-directory)))
+  (let* ((id (random (expt 2 64) (make-random-state t)))
+         (folder (merge-pathnames (format nil "steelbank-~36R/" id) (uiop:temporary-directory)))
          (path (merge-pathnames name folder)))
     (ensure-directories-exist path)
     (unwind-protect
@@ -36,7 +36,8 @@
   (tapped text
           (lambda (tap sidecar)
             (declare (ignore sidecar))
-            (multiple-value-bind (position exact) (steelbank::tap-position tap toplevel-form form-number)
+            (multiple-value-bind (position exact)
+                (steelbank::tap-position tap toplevel-form form-number)
               (append (multiple-value-list (steelbank::tap-line-and-column tap position))
                       (list exact))))))
 
@@ -50,8 +51,8 @@
   (1 32 t))
 
 (defun number-of (part form)
-  "Return the number that SBCL gives PART of the top-level form FORM. SBCL up to 2.5.10 does not
-number quoted lists."
+  "Return the number that SBCL gives PART of the top-level form FORM."
+  ;; SBCL up to 2.5.10 does not number quoted lists.
   (loop for (number . indices) across (sb-di:form-number-translations form 0)
         when (equal part (reduce (lambda (form index) (and (consp form) (nth index form)))
                                  (rest (reverse indices)) :initial-value form))
@@ -80,8 +81,8 @@ number quoted lists."
                     (loop for index below 8
                           sum (ash (aref sidecar (+ 8 index)) (* 8 index)) into hash
                           finally (return (= hash (steelbank::fnv-1a
-                                                   (coerce (map 'vector #'char-code (format nil "(list 'a)~%"))
-                                                           '(simple-array (unsigned-byte 8) (*))))))))))
+                                                   (map 'steelbank::octets #'char-code
+                                                        (format nil "(list 'a)~%")))))))))
   ("SBTAP" 0 t 1 t))
 
 (deftest circular-constants-are-compiled
@@ -90,7 +91,8 @@ number quoted lists."
                             (declare (ignore sidecar))
                             (steelbank::tap-form-count tap)))))
       (list (tap-count (format nil "(defvar *a* '#1=(nil . #1#))~%(list 1)~%"))
-            (tap-count (format nil "(defun f (x) (mapcar #'cons x '#1=(a #1# (b . #1#) #2=#(1 #2# #1#))))~%"))
+            (tap-count (format nil "(defun f (x)~% (mapcar #'cons x ~
+                                    '#1=(a #1# (b . #1#) #2=#(1 #2# #1#))))~%"))
             (tap-count (format nil "(defvar *b* '(#1=(a b . #1#) c . #1#))~%"))))
   (2 1 1))
 

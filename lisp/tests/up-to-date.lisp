@@ -10,10 +10,12 @@
   path)
 
 (defun call-with-up-to-date-project (function)
-  "Call FUNCTION with the folder of a system that has a missing document and a secondary system,
-after both were loaded and recorded as up to date. Then make ASDF forget them."
+  "Call FUNCTION with the folder of a system that is loaded and recorded as up to date."
+  ;; The system has a missing document and a secondary system. Make ASDF forget both systems
+  ;; afterwards.
   (let ((folder (uiop:ensure-directory-pathname
-                 (format nil "~Asteelbank-up-to-date-~36R/" (sb-ext:native-namestring (uiop:temporary-directory))
+                 (format nil "~Asteelbank-up-to-date-~36R/"
+                         (sb-ext:native-namestring (uiop:temporary-directory))
                          (random (expt 2 64) (make-random-state t))))))
     (unwind-protect
          (progn
@@ -65,25 +67,26 @@ after both were loaded and recorded as up to date. Then make ASDF forget them."
 
 (deftest changed-system-affects-its-dependents
     (call-with-up-to-date-project (lambda (folder)
-                                 (write-text (merge-pathnames "base.lisp" folder) "(in-package :cl-user) 1")
+                                 (write-text (merge-pathnames "base.lisp" folder)
+                                             "(in-package :cl-user) 1")
                                  (up-to-date-names)))
   nil)
 
 ;;; Unchanged system definitions
 
 (defun call-with-read-definition (function)
-  "Call FUNCTION with the path and the native name of a system definition that was read and
-recorded as unchanged."
-  (call-with-file "defined.asd" "(defsystem \"defined\")"
-                  (lambda (path)
-                    (let ((file (sb-ext:native-namestring path))
-                          (steelbank::*loaded-files* (make-hash-table :test 'equal :synchronized t)))
-                      (write-text path "(defsystem \"defined\")")
-                      (setf (gethash file steelbank::*loaded-files*) (steelbank::current-version path)
-                            (gethash file steelbank::*definitions-as-read*)
-                            (cons (gethash file steelbank::*loaded-files*) (steelbank::file-stamp file)))
-                      (unwind-protect (funcall function path file)
-                        (remhash file steelbank::*definitions-as-read*))))))
+  "Call FUNCTION with path and native name of a system definition that is recorded as unchanged."
+  (call-with-file
+   "defined.asd" "(defsystem \"defined\")"
+   (lambda (path)
+     (let ((file (sb-ext:native-namestring path))
+           (steelbank::*loaded-files* (make-hash-table :test 'equal :synchronized t)))
+       (write-text path "(defsystem \"defined\")")
+       (setf (gethash file steelbank::*loaded-files*) (steelbank::current-version path)
+             (gethash file steelbank::*definitions-as-read*)
+             (cons (gethash file steelbank::*loaded-files*) (steelbank::file-stamp file)))
+       (unwind-protect (funcall function path file)
+         (remhash file steelbank::*definitions-as-read*))))))
 
 (deftest untouched-definition-is-unchanged
     (call-with-read-definition
@@ -111,21 +114,22 @@ recorded as unchanged."
 ;;; Names of files
 
 (deftest native-truename-agrees-with-truename
-    (call-with-file "here.lisp" ""
-                    (lambda (path)
-                      (let ((link (merge-pathnames "link.lisp" path)))
-                        (sb-posix:symlink path link)
-                        (unwind-protect
-                             (flet ((named ()
-                                      (list (equal (steelbank::native-truename link)
-                                                   (sb-ext:native-namestring (truename link)))
-                                            (equal (steelbank::native-truename path)
-                                                   (sb-ext:native-namestring (truename path)))
-                                            (equal (steelbank::native-truename (merge-pathnames "absent.lisp" path))
-                                                   (sb-ext:native-namestring (merge-pathnames "absent.lisp" path))))))
-                               ;; A cached folder must not hide that its file is a link or missing.
-                               (append (named)
-                                       (steelbank::with-real-folders
-                                         (append (named) (named)))))
-                          (delete-file link)))))
+    (call-with-file
+     "here.lisp" ""
+     (lambda (path)
+       (let ((link (merge-pathnames "link.lisp" path))
+             (absent (merge-pathnames "absent.lisp" path)))
+         (sb-posix:symlink path link)
+         (unwind-protect
+              (flet ((named ()
+                       (list (equal (steelbank::native-truename link)
+                                    (sb-ext:native-namestring (truename link)))
+                             (equal (steelbank::native-truename path)
+                                    (sb-ext:native-namestring (truename path)))
+                             (equal (steelbank::native-truename absent)
+                                    (sb-ext:native-namestring absent)))))
+                ;; A cached folder must not hide that its file is a link or missing.
+                (append (named)
+                        (steelbank::with-real-folders (append (named) (named)))))
+           (delete-file link)))))
   (t t t t t t t t t))

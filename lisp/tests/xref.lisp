@@ -40,23 +40,26 @@
 
 (deftest xref-names-are-indexed-by-principal-symbol
     (mapcar #'steelbank::principal-symbol
-            `(car (setf cdr) (,steelbank::+fast-method+ (setf foo) (t)) (flet x :in (labels y :in bar))
-              (lambda (x)) "name" (,steelbank::+slot-accessor+ :global slot reader)))
+            `(car (setf cdr) (,steelbank::+fast-method+ (setf foo) (t))
+              (flet x :in (labels y :in bar)) (lambda (x)) "name"
+              (,steelbank::+slot-accessor+ :global slot reader)))
   (car cdr foo bar nil nil slot))
 
 (deftest xref-circular-and-strange-names-are-printed
     (let ((circle (make-list 40 :initial-element nil)))
       (map-into circle (constantly circle))
       (setf (first circle) 'eql)
-      (every #'stringp (texts (list steelbank::+fast-method+ 'foo (list circle)) '(a . b) 7 '((1 2) 3)
-                              (list steelbank::+fast-method+ 'foo (list (list 'eql (make-hash-table)))))))
+      (every #'stringp
+             (texts (list steelbank::+fast-method+ 'foo (list circle)) '(a . b) 7 '((1 2) 3)
+                    (list steelbank::+fast-method+ 'foo (list (list 'eql (make-hash-table)))))))
   t)
 
 ;;; Freshness
 
 (defun status-of (function name)
-  "Return the status that the export gives FUNCTION, whose own name is NAME."
-  (steelbank::named-status (steelbank::make-freshness) (steelbank::underlying-function function) name))
+  "Return the status that the export gives FUNCTION, which was compiled with NAME."
+  (steelbank::named-status (steelbank::make-freshness)
+                           (steelbank::underlying-function function) name))
 
 (defmacro define-now (form)
   "Compile and run the definition FORM, even if it redefines something."
@@ -88,7 +91,8 @@
              (steelbank::method-fast-function
               (find-method (fdefinition 'fresh-m) '() (list (find-class 'integer))))))
       (let* ((first (progn (define-now (defmethod fresh-m ((x integer)) (list x))) (fast-function)))
-             (second (progn (define-now (defmethod fresh-m ((x integer)) (vector x))) (fast-function)))
+             (second (progn (define-now (defmethod fresh-m ((x integer)) (vector x)))
+                            (fast-function)))
              (name (list steelbank::+fast-method+ 'fresh-m '(integer))))
         (list (status-of first name) (status-of second name)
               (progn (fmakunbound 'fresh-m) (status-of second name)))))
@@ -112,8 +116,10 @@
   (2 1 1 1 3))
 
 (deftest xref-encapsulated-function-is-current
-    (let ((function (progn (define-now (defun fresh-traced () (list 1))) (fdefinition 'fresh-traced))))
-      (steelbank::encapsulate 'fresh-traced 'test (lambda (function &rest arguments) (apply function arguments)))
+    (let ((function (progn (define-now (defun fresh-traced () (list 1)))
+                           (fdefinition 'fresh-traced))))
+      (steelbank::encapsulate 'fresh-traced 'test
+                              (lambda (function &rest arguments) (apply function arguments)))
       (unwind-protect (status-of function 'fresh-traced)
         (steelbank::unencapsulate 'fresh-traced 'test)))
   1)
@@ -128,13 +134,14 @@
   (:documentation "A class on which a method of MAKE-ANEW specializes."))
 
 (defgeneric make-anew (x)
-  (:documentation "A generic function whose method is being replaced.")
+  (:documentation "A generic function with a method that is being replaced.")
   (:method ((x made-anew)) (list x)))
 
 (defun method-in-exports (baseline)
-  "Export the methods, all or relative to BASELINE: while MAKE-ANEW has its method, twice while
-the method is being replaced, and after that. For each export, return the number of records of the
-method's class, the number of methods that it refutes, and whether the export must be repeated."
+  "Export the methods before, during and after the replacement of MAKE-ANEW's method."
+  ;; Export all methods, or those relative to BASELINE; export twice during the replacement. For
+  ;; each export, return the number of records of the method's class, the number of methods that it
+  ;; refutes, and whether the export must be repeated.
   (let* ((class (find-class 'made-anew))
          (method (find-method #'make-anew '() (list class))))
     (when baseline
@@ -207,9 +214,10 @@ method's class, the number of methods that it refutes, and whether the export mu
       (steelbank::export-packages state)
       (steelbank::export-code state 0)
       (let ((name (gethash 'mapcar (steelbank::state-name-numbers state)))
-            (records (steelbank::state-records state)))
+            (records (steelbank::state-records state))
+            (calls (steelbank::kind-number :calls)))
         (plusp (loop for row below (steelbank::table-count records)
-                     count (and (= (steelbank::row-cell records row 0) (steelbank::kind-number :calls))
+                     count (and (= (steelbank::row-cell records row 0) calls)
                                 (= (steelbank::row-cell records row 1) name))))))
   t)
 
@@ -244,5 +252,6 @@ method's class, the number of methods that it refutes, and whether the export mu
            (sb-alien:extern-alien "tlsf_mem_start" sb-alien:unsigned)
            (lambda ()
              (let ((later (serials t)))
-               (list (set-exclusive-or (serials nil) later) (>= (length later) 400) (consp kept))))))))
+               (list (set-exclusive-or (serials nil) later) (>= (length later) 400)
+                     (consp kept))))))))
   (nil t t))

@@ -3,8 +3,8 @@
 (in-package :steelbank)
 
 (defun named-code (symbol operator)
-  "Return the functions with code under SYMBOL, or under the list of OPERATOR and SYMBOL, as
-conses of a name and the function. For a generic function, return its methods' functions."
+  "Return the functions under SYMBOL, or under (OPERATOR SYMBOL), as conses of name and function."
+  ;; For a generic function, return the functions of its methods.
   (let* ((setf (equalp operator "setf"))
          (name (if setf (list 'setf symbol) symbol))
          (function (cond ((equalp operator "compiler-macro") (compiler-macro-function symbol))
@@ -25,12 +25,13 @@ conses of a name and the function. For a generic function, return its methods' f
   (object "name" name
           "lines" (lines-of (with-output-to-string (stream)
                               (with-plain-printing
-                                (let ((*package* (find-package :common-lisp)) (*print-length* 10) (*print-level* 3))
+                                (let ((*package* (find-package :common-lisp))
+                                      (*print-length* 10) (*print-level* 3))
                                   (disassemble function :stream stream)))))))
 
 (define-question "disassemble" (name package operator)
-  "Return the machine code of the function NAME in PACKAGE, or, if OPERATOR is setf or
-compiler-macro, of that function."
+  "Return the machine code of the function NAME in PACKAGE."
+  ;; If OPERATOR is setf or compiler-macro, return that of NAME's SETF function or compiler macro.
   (multiple-value-bind (symbol status) (find-named-symbol name package)
     (if (member status '(:no-symbol :no-package))
         (missing-object status)

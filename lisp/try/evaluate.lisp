@@ -12,8 +12,7 @@
   "The maximum number of values in the answer to an evaluation.")
 
 (defun compiler-position ()
-  "Return the top-level form and form number of the form being compiled, as a property list, or
-NIL."
+  "Return top-level form and form number of the form being compiled, as a plist, or NIL."
   (let* ((context (compiler-error-context))
          (path (and context (error-context-path context))))
     (and path
@@ -45,7 +44,7 @@ NIL."
       (invoke-restart restart))))
 
 (defun note-names-without-definition (trial)
-  "Add the warnings about undefined names that a compilation unit gives at its end."
+  "Add to TRIAL the warnings about undefined names that a compilation unit gives at its end."
   (dolist (undefined (undefined-names))
     (let ((name (undefined-name undefined))
           (kind (undefined-name-kind undefined)))
@@ -54,16 +53,16 @@ NIL."
           (let ((path (error-context-path context)))
             (note-trial-warning trial
                                 (if (eq kind :variable)
-                                    (make-condition 'simple-warning :format-control "undefined variable: ~s"
-                                                                    :format-arguments (list name))
+                                    (make-condition 'simple-warning
+                                                    :format-control "undefined variable: ~s"
+                                                    :format-arguments (list name))
                                     (style-warning-of "undefined ~(~a~): ~s" kind name))
                                 (and path (list :form (source-path-toplevel-form path)
                                                 :number (source-path-form-number path)))))))))
   (forget-undefined-names))
 
 (defun call-as-code (trial function)
-  "Call FUNCTION, which evaluates the code of TRIAL, as one compilation unit, and record its
-warnings."
+  "Call FUNCTION, which evaluates the code of TRIAL, as a compilation unit; record its warnings."
   (let ((output *error-output*))
     ;; Discard the unit's own summary; the recorded warnings are the same, with positions.
     (let ((*error-output* (make-broadcast-stream)))
@@ -72,7 +71,8 @@ warnings."
              (let ((*error-output* output))
                (with-least-quality ('debug 2)
                  (handler-bind ((sb-ext:compiler-note #'muffle)
-                                (compiler-error (lambda (condition) (note-trial-warning trial condition)))
+                                (compiler-error (lambda (condition)
+                                                  (note-trial-warning trial condition)))
                                 (warning (lambda (condition)
                                            (note-trial-warning trial condition)
                                            (muffle condition))))
@@ -80,13 +80,13 @@ warnings."
           (note-names-without-definition trial))))))
 
 (defun call-for-forms (text trial function)
-  "Call FUNCTION with each form of TEXT and its number, and tell the compiler both."
+  "Call FUNCTION with each form of TEXT and its number, and make both available to the compiler."
   ;; Each form is read after the previous one was evaluated. Return the values of the last call.
   (let* ((forms (make-array 8 :adjustable t :fill-pointer 0))
          (info (make-text-source-info forms (trial-starts trial)))
          (end (list nil))
          (values '()))
-    ;; Not on the stack, because the condition that is kept may refer to it.
+    ;; The stream is not allocated on the stack, because a recorded condition may refer to it.
     (let ((stream (make-string-input-stream text)))
       (setf (trial-stream trial) stream)
       (loop
@@ -114,8 +114,8 @@ warnings."
               (trial-outcome trial (lambda () (evaluate-text text trial)))))))
 
 (defun unread-position (trial condition)
-  "Return the position, in characters, up to which the code of TRIAL had been read when CONDITION
-was signalled, or NIL if it is not about reading the code."
+  "Return the position up to which the code of TRIAL had been read when CONDITION was signalled."
+  ;; It is in characters. Return NIL if CONDITION is not about reading the code.
   (and (typep condition 'stream-error)
        (trial-stream trial)
        (eq (around-user-code (stream-error-stream condition)) (trial-stream trial))

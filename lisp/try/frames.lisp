@@ -7,7 +7,7 @@
   "The maximum number of user frames in an answer.")
 
 (defparameter *frames-with-locals* 10
-  "The number of innermost frames whose local variables an answer lists.")
+  "The number of innermost frames that an answer lists with local variables.")
 
 (defparameter *locals-shown* 12
   "The maximum number of local variables listed for one frame.")
@@ -26,15 +26,15 @@
     (or (null mismatch) (= mismatch (length prefix)))))
 
 (defun own-frame-p (name own)
-  "Return true if NAME, the name of a source file or NIL, is SBCL's or below the folder OWN."
+  "Return true if NAME is the name of a source file of SBCL, or of one below the folder OWN."
   (and (stringp name)
        (or (prefix-p "SYS:" name) (prefix-p own name)
-           ;; Modules that came with SBCL, by the names from their own build.
+           ;; The source files of SBCL's contrib modules have names from the build of SBCL.
            (search "/contrib/" name) (search "obj/asdf-cache" name))))
 
 (defun code-location-place (location)
-  "Return the position of LOCATION as a property list of :FORM and :NUMBER, or NIL if the compiler
-did not record it."
+  "Return the position of LOCATION as a property list of :FORM and :NUMBER."
+  ;; Return NIL if the compiler did not record it.
   (let ((form (and location (location-toplevel-form location)))
         (number (and location (location-form-number location))))
     (and form number
@@ -54,22 +54,22 @@ did not record it."
           repeat *locals-shown*
           when (and (symbol-package (debug-variable-symbol variable))
                     (debug-variable-valid-p variable location))
-            collect (cons name
-                          (make-handle (heap-value (handler-case (debug-variable-value variable frame)
-                                                   (error () "(unknown)"))))))))
+            collect (let ((value (handler-case (debug-variable-value variable frame)
+                                   (error () "(unknown)"))))
+                      (cons name (make-handle (heap-value value)))))))
 
 (defun function-text (debug-fun in-code)
   "Return the name of the function DEBUG-FUN."
-  ;; IN-CODE is true if it belongs to the code being evaluated.
+  ;; IN-CODE is true if the function belongs to the code being evaluated.
   (let ((name (debug-function-name debug-fun)))
     (if (and in-code (typep name '(cons (eql lambda) (cons null (or null (cons (eql :in)))))))
         "top-level form"
         (name-text name))))
 
 (defun user-frame (debug-fun location own code locals)
-  "Return the call of DEBUG-FUN at LOCATION as a JSON object, or NIL if it belongs to SBCL or to
-us. CODE is the number of the code being evaluated. LOCALS is a function that returns the
-variables' names and handles."
+  "Return the call of DEBUG-FUN at LOCATION as a JSON object, or NIL if it is SBCL's or ours."
+  ;; CODE is the number of the code being evaluated. LOCALS is a function that returns the names and
+  ;; handles of the local variables.
   (let* ((source (location-source location))
          (name (and source (debug-source-namestring source)))
          (in-code (and source (eql code (getf (debug-source-properties source) :steelbank-code)))))
@@ -81,7 +81,8 @@ variables' names and handles."
               (code-location-place (debug-function-start debug-fun)))
         (object "name" (function-text debug-fun in-code)
                 "file" (and (stringp name)
-                            (or (when-file-permits (sb-ext:native-namestring (truename name))) name))
+                            (or (when-file-permits (sb-ext:native-namestring (truename name)))
+                                name))
                 "write_date" (and (stringp name) (debug-source-created source))
                 "code" (and in-code :true)
                 "form" form "number" number
@@ -89,8 +90,7 @@ variables' names and handles."
                                collect (object "name" variable "handle" handle)))))))
 
 (defun routine-caller (frame own code)
-  "Return the caller of the assembly routine that was interrupted in FRAME, as a JSON object, or
-NIL."
+  "Return the caller of the assembly routine interrupted in FRAME, as a JSON object, or NIL."
   (multiple-value-bind (debug-fun location) (interrupted-caller frame)
     (and debug-fun
          (user-frame debug-fun location own code (constantly '())))))
@@ -106,13 +106,12 @@ NIL."
 (defun same-frame-p (one other)
   "Return true if ONE and OTHER, JSON objects, are calls at the same position."
   (loop for key in '("name" "file" "form" "number")
-        always (equal (cdr (assoc key (rest one) :test #'string=))
-                      (cdr (assoc key (rest other) :test #'string=)))))
+        always (equal (object-field one key) (object-field other key))))
 
 (defun user-frames (code &key (locals t) copied)
-  "Return the user's stack frames, innermost first, as JSON objects, and as second value the
-number of frames that were omitted. Consecutive calls at the same position become one frame with
-their number. COPIED is a list of return addresses to use instead of the stack."
+  "Return the user's stack frames, innermost first, as JSON objects."
+  ;; Second value: the number of frames that were omitted. Consecutive calls at the same position
+  ;; become one frame with their number. COPIED are return addresses to use instead of the stack.
   (let ((frames '()) (count 0) (more 0) (times 1) (own (own-folder)))
     (labels ((note-times ()
                (when (> times 1)

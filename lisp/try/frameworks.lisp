@@ -1,13 +1,13 @@
-;;;; Adapters for test frameworks. Their symbols are looked up when they are needed, because none of
-;;;; the frameworks has to be loaded.
+;;;; Adapters for test frameworks. The symbols of a framework are looked up at run time, because the
+;;;; framework need not be loaded.
 
 (in-package :steelbank)
 
 (defmacro define-framework (name package (&key tests run) &rest forms)
   "Define the framework NAME, which is recognized by PACKAGE."
-  ;; TESTS is a form that returns its tests. RUN is (variable). FORMS run the test that the variable
-  ;; designates and return its assertions. If the assertions do not determine the status, FORMS also
-  ;; return the status and a message.
+  ;; TESTS is a form that returns the tests. RUN is a list of one variable. FORMS run the test that
+  ;; the variable designates and return its assertions. If the assertions do not determine the
+  ;; status, FORMS also return the status and a message.
   (let ((list (intern (format nil "TESTS-OF-~:@(~a~)" name) :steelbank))
         (runner (intern (format nil "RUN-TEST-OF-~:@(~a~)" name) :steelbank)))
     `(progn
@@ -15,7 +15,8 @@
        (defun ,runner ,run ,(format nil "Run a test of ~a and return its assertions." name) ,@forms)
        (setf *frameworks*
              (append (remove ,name *frameworks* :key #'framework-name :test #'string=)
-                     (list (make-framework :name ,name :package ,package :list ',list :run ',runner)))))))
+                     (list (make-framework :name ,name :package ,package
+                                           :list ',list :run ',runner)))))))
 
 (defun report-text (condition)
   "Return the report of CONDITION, or CONDITION itself if it is a string."
@@ -31,21 +32,23 @@
   "Predicates for which a constant argument is the expected value.")
 
 (defun compared-assertion (predicate values &rest initargs)
-  "Return an assertion in which PREDICATE compared VALUES, conses of a form and its value."
-  ;; A constant is the expected value. If there are two other forms, it is unknown which one is
-  ;; expected.
+  "Return the assertion that PREDICATE holds for VALUES, conses of a form and its value."
+  ;; If one of two forms is constant, its value is the expected one. Otherwise it is unknown which
+  ;; value is expected.
   (let ((constants (remove-if-not #'constantp values :key #'car))
         (others (remove-if #'constantp values :key #'car)))
     (apply #'make-assertion
-           (append (if (and (member predicate *equality-predicates*) (= (length constants) (length others) 1))
-                       (list :expected (list (cdr (first constants))) :actual (list (cdr (first others))))
+           (append (if (and (member predicate *equality-predicates*)
+                            (= (length constants) (length others) 1))
+                       (list :expected (list (cdr (first constants)))
+                             :actual (list (cdr (first others))))
                        (list :values others))
                    initargs))))
 
 ;;; FiveAM
 
 (defvar *fiveam-comparisons* '()
-  "The failed checks: conses of the check's form and the arguments of its report.")
+  "The failed checks, as lists of the check's form and its report's format control and arguments.")
 
 (defun noted-process-failure (function form &optional control &rest arguments)
   "Wrap FiveAM's PROCESS-FAILURE, the only function that receives the compared values."
@@ -58,13 +61,15 @@
     (let* ((form (its-slot result "TEST-EXPR"))
            (noted (find form *fiveam-comparisons* :key #'first))
            (arguments (third noted))
-           (compared (and (stringp (second noted)) (= (length arguments) 4) (consp form) (= (length form) 3)
-                          ;; The form whose value is the second argument comes first; it is the
-                          ;; check's second argument.
+           (compared (and (stringp (second noted)) (= (length arguments) 4)
+                          (consp form) (= (length form) 3)
+                          ;; The arguments are the second compared form, its value, the predicate,
+                          ;; and the value of the first compared form.
                           (equal (first arguments) (third form)))))
       (compared-assertion (first (and compared form))
                           (and compared
-                               (list (cons (second form) (fourth arguments)) (cons (third form) (second arguments))))
+                               (list (cons (second form) (fourth arguments))
+                                     (cons (third form) (second arguments))))
                           :status (cond ((is "TEST-PASSED") :passed)
                                         ((is "UNEXPECTED-TEST-FAILURE") :error)
                                         ((is "TEST-SKIPPED") :skipped)
@@ -77,16 +82,17 @@
 (define-framework "fiveam" "IT.BESE.FIVEAM"
     (:tests (loop for test being the hash-values of (symbol-value (its "IT.BESE.FIVEAM" "*TEST*"))
                   when (is-a test "IT.BESE.FIVEAM" "TEST-CASE")
-                    collect (make-test :name (its-slot test "NAME") :package (its-slot test "RUNTIME-PACKAGE")
+                    collect (make-test :name (its-slot test "NAME")
+                                       :package (its-slot test "RUNTIME-PACKAGE")
                                        :function (its-slot test "TEST-LAMBDA") :designator test))
      :run (test))
   (let ((*fiveam-comparisons* '()))
     (encapsulate (its "IT.BESE.FIVEAM" "PROCESS-FAILURE") 'steelbank #'noted-process-failure)
     (unwind-protect
-         (progv (list (its "IT.BESE.FIVEAM" "*ON-ERROR*") (its "IT.BESE.FIVEAM" "*ON-FAILURE*")
-                      (its "IT.BESE.FIVEAM" "*PRINT-NAMES*") (its "IT.BESE.FIVEAM" "*TEST-DRIBBLE*"))
+         (progv (mapcar (lambda (name) (its "IT.BESE.FIVEAM" name))
+                        '("*ON-ERROR*" "*ON-FAILURE*" "*PRINT-NAMES*" "*TEST-DRIBBLE*"))
              (list nil nil nil (make-broadcast-stream))
-           ;; FiveAM also runs the tests that it depends on; those have separate results.
+           ;; FiveAM also runs the tests that TEST depends on; those have separate results.
            (loop for result in (reverse (call-its "IT.BESE.FIVEAM" "RUN" test))
                  when (eq (its-slot result "TEST-CASE") test)
                    collect (fiveam-assertion result)))
@@ -95,7 +101,7 @@
 ;;; RT, in two versions
 
 (defun rt-entry-parts (entry)
-  "Return name, form and expected values of ENTRY of RT: a structure, or a list in SBCL's version."
+  "Return name, form and expected values of ENTRY, a structure of RT or a list of SBCL's RT."
   (if (consp entry)
       (values (second entry) (third entry) (cdddr entry))
       (values (its-slot entry "NAME") (its-slot entry "FORM") (its-slot entry "VALS"))))
@@ -110,7 +116,7 @@
 
 (defun rt-assertions (package name)
   "Run the test NAME of the RT in PACKAGE, and return its assertions."
-  (let ((entry (find name (rt-entries package) :key (lambda (entry) (values (rt-entry-parts entry))) :test #'equal))
+  (let ((entry (find name (rt-entries package) :key #'rt-entry-parts :test #'equal))
         (output (make-string-output-stream)))
     (multiple-value-bind (name form values) (rt-entry-parts entry)
       (declare (ignore name))
@@ -118,15 +124,15 @@
           (list (make-assertion :form form))
           (let* ((text (get-output-stream-string output))
                  (actual (search "Actual value" text :from-end t))
-                 (colon (and actual (position #\: text :start actual))))
+                 (colon (and actual (position #\: text :start actual)))
+                 (value (and colon (string-left-trim " " (subseq text (1+ colon))))))
             (list (make-assertion :status :failed
                                   :form form
                                   :expected (list (if (= (length values) 1) (first values) values))
-                                  :message (and colon
+                                  :message (and value
                                                 (format nil "Actual value: ~a"
                                                         (string-right-trim '(#\. #\Newline #\Space)
-                                                                           (string-left-trim " "
-                                                                                             (subseq text (1+ colon)))))))))))))
+                                                                           value))))))))))
 
 (define-framework "rt" "REGRESSION-TEST"
     (:tests (mapcar #'rt-test (rt-entries "REGRESSION-TEST")) :run (name))
@@ -139,50 +145,57 @@
 ;;; Fiasco
 
 (defun fiasco-values (form arguments)
-  "Return the predicate of FORM, an asserted form, and conses of its parts and their values, taken
-from the ARGUMENTS of the failure's report."
+  "Return the predicate of FORM, an asserted form, and conses of its parts and their values."
+  ;; They are taken from the ARGUMENTS of the failure's report.
   (cond ((not (and (consp form) (consp (first arguments)))) nil)
         ;; The arguments are (predicate x y), then each form followed by its value.
         ((and (= (length form) 3) (= (length arguments) 5) (eq (first form) (caar arguments)))
-         (values (first form) (loop for (part value) on (rest arguments) by #'cddr collect (cons part value))))
+         (values (first form) (plist-alist (rest arguments))))
         ;; The arguments are the form, a word, then each form preceded by its number.
         ((equal form (first arguments))
-         (values nil (loop for (nil part value) on (cddr arguments) by #'cdddr collect (cons part value))))))
+         (values nil (loop for (nil part value) on (cddr arguments) by #'cdddr
+                           collect (cons part value))))))
 
 (defun fiasco-assertion (failure)
   "Return FAILURE, a condition of Fiasco, as an assertion."
   (flet ((is (name) (is-a failure "FIASCO" name)))
     (let ((form (its-slot failure "FORM")))
       (multiple-value-bind (predicate values)
-          (when (is "FAILED-ASSERTION") (fiasco-values (second form) (simple-condition-format-arguments failure)))
+          (when (is "FAILED-ASSERTION")
+            (fiasco-values (second form) (simple-condition-format-arguments failure)))
         (compared-assertion predicate values
                             :status (if (is "UNEXPECTED-ERROR") :error :failed)
                             :form (cond ((is "FAILED-ASSERTION") form)
                                         ;; For SIGNALS, the form is the body.
                                         ((rest form) (cons 'progn form))
                                         (t (first form)))
-                            ;; REPORT only repeats the name of the test.
+                            ;; Use DESCRIBE-OBJECT, because the condition's report only repeats the
+                            ;; name of the test.
                             :message (reporting-own-errors ("reading Fiasco's report")
-                                       (with-output-to-string (stream) (describe-object failure stream))))))))
+                                       (with-output-to-string (stream)
+                                         (describe-object failure stream))))))))
 
 (defun fiasco-test (test)
-  "Return the test for Fiasco's TEST. Its package is the one with its suite, if any."
-  (let ((known (named-test (its-slot test "NAME") (fdefinition (its-slot test "NAME")))))
-    (loop for package being the hash-keys of (symbol-value (its "FIASCO" "*PACKAGE-BOUND-SUITES*")) using (hash-value suite)
+  "Return the test for Fiasco's TEST. Its package is that of its suite, if any."
+  (let ((known (named-test (its-slot test "NAME") (fdefinition (its-slot test "NAME"))))
+        (suites (symbol-value (its "FIASCO" "*PACKAGE-BOUND-SUITES*"))))
+    (loop for package being the hash-keys of suites using (hash-value suite)
           when (eq suite (its-slot test "PARENT"))
             do (setf (test-package known) (find-package package)))
     known))
 
 (define-framework "fiasco" "FIASCO"
     (:tests (loop for test being the hash-values of (symbol-value (its "FIASCO" "*TESTS*"))
+                  for lambda-list = (its-slot test "LAMBDA-LIST")
                   when (and (fboundp (its-slot test "NAME"))
                             (zerop (hash-table-count (its-slot test "CHILDREN")))
-                            (or (null (its-slot test "LAMBDA-LIST"))
-                                (member (first (its-slot test "LAMBDA-LIST")) lambda-list-keywords)))
+                            (or (null lambda-list)
+                                (member (first lambda-list) lambda-list-keywords)))
                     collect (fiasco-test test))
      :run (name))
-  (progv (list (its "FIASCO" "*DEBUG-ON-UNEXPECTED-ERROR*") (its "FIASCO" "*DEBUG-ON-ASSERTION-FAILURE*")
-               (its "FIASCO" "*PRINT-TEST-RUN-PROGRESS*"))
+  (progv (mapcar (lambda (name) (its "FIASCO" name))
+                 '("*DEBUG-ON-UNEXPECTED-ERROR*" "*DEBUG-ON-ASSERTION-FAILURE*"
+                   "*PRINT-TEST-RUN-PROGRESS*"))
       '(nil nil nil)
     (funcall name))
   (let* ((context (symbol-value (its "FIASCO" "*LAST-TEST-RESULT*")))
@@ -211,16 +224,19 @@ from the ARGUMENTS of the failure's report."
 
 (defun assert-failure-p (condition)
   "Return true if CONDITION was signalled by SBCL's ASSERT."
-  (and (typep condition 'simple-error) (equal (simple-condition-format-control condition) *assert-control*)))
+  (and (typep condition 'simple-error)
+       (equal (simple-condition-format-control condition) *assert-control*)))
 
 (defun 1am-failure (condition)
   "Return the assertion that failed with CONDITION."
   (if (assert-failure-p condition)
-      (destructuring-bind (form &optional values &rest more) (simple-condition-format-arguments condition)
+      (destructuring-bind (form &optional values &rest more)
+          (simple-condition-format-arguments condition)
         (declare (ignore more))
-        (let* ((values (loop for (part value) on (and (listp values) values) by #'cddr collect (cons part value)))
-               (constants (and (consp form) (loop for part in (rest form)
-                                                  when (constantp part) collect (cons part (eval part))))))
+        (let* ((values (and (listp values) (plist-alist values)))
+               (constants (and (consp form)
+                               (loop for part in (rest form)
+                                     when (constantp part) collect (cons part (eval part))))))
           (compared-assertion (and (consp form) (= (length form) 3) (first form))
                               (append constants values)
                               :status :failed :form form :message (report-text condition))))
@@ -228,11 +244,13 @@ from the ARGUMENTS of the failure's report."
                       :message (report-text condition))))
 
 (define-framework "1am" "1AM"
-    (:tests (loop for name in (reverse (symbol-value (its "1AM" "*TESTS*"))) collect (named-test name (fdefinition name)))
+    (:tests (loop for name in (reverse (symbol-value (its "1AM" "*TESTS*")))
+                  collect (named-test name (fdefinition name)))
      :run (name))
   (let* ((passed 0)
          (*failed-check* nil)
-         (around (list (cons (its "1AM" "PASSED") (lambda (function) (incf passed) (funcall function)))
+         (around (list (cons (its "1AM" "PASSED")
+                             (lambda (function) (incf passed) (funcall function)))
                        (cons (its "1AM" "%SIGNALS") #'noted-signals))))
     (loop for (symbol . function) in around do (encapsulate symbol 'steelbank function))
     (let ((failure (unwind-protect (handler-case (progn (funcall name) nil)
@@ -247,36 +265,37 @@ from the ARGUMENTS of the failure's report."
   (flet ((is (name) (is-a result "ROVE/CORE/RESULT" name)))
     (if (is "TEST")
         (loop for part in '("PASSED" "FAILED" "PENDING")
-              append (loop for inner in (coerce (its-slot result part) 'list) append (rove-assertions inner test)))
+              append (loop for inner in (coerce (its-slot result part) 'list)
+                           append (rove-assertions inner test)))
         (let* ((reason (its-slot result "REASON"))
                (form (its-slot result "FORM"))
                (values (mapcar #'cons (its-slot result "ARGS") (its-slot result "VALUES")))
                (own (and (consp form) (loop for part in (rest form)
                                             for known = (find part values :key #'car :test #'eq)
-                                            when known collect known))))
+                                            when known collect known)))
+               (message (cond ((typep reason 'condition) (report-text reason))
+                              (reason (princ-to-string reason))
+                              ((not (is "PASSED"))
+                               (call-its "ROVE/CORE/RESULT" "ASSERTION-DESCRIPTION" result)))))
           (list (compared-assertion (and (consp form) (= (length form) 3) (= (length own) 2)
                                          (not (its-slot result "NEGATIVE"))
                                          (first form))
-                                    (and (is "FAILED") (null reason) (if (= (length own) 2) own values))
+                                    (and (is "FAILED") (null reason)
+                                         (if (= (length own) 2) own values))
                                     :status (cond ((is "PASSED") :passed)
                                                   ((is "PENDING") :skipped)
                                                   ((typep reason 'condition) :error)
                                                   (t :failed))
                                     :form (if (eq form t) nil form)
                                     :within (remove test (its-slot result "LABELS"))
-                                    :message (cond (reason
-                                                    (report-text (if (typep reason 'condition)
-                                                                     reason
-                                                                     (princ-to-string reason))))
-                                                   ((not (is "PASSED"))
-                                                    (call-its "ROVE/CORE/RESULT" "ASSERTION-DESCRIPTION" result)))))))))
+                                    :message message))))))
 
 (define-framework "rove" "ROVE"
     (:tests (loop for suite in (call-its "ROVE/CORE/SUITE/PACKAGE" "ALL-SUITES")
                   nconc (loop for name in (call-its "ROVE/CORE/SUITE/PACKAGE" "SUITE-TESTS" suite)
+                              for function = (call-its "ROVE/CORE/SUITE/PACKAGE" "GET-TEST" name)
                               collect (make-test :name name :package (its-slot suite "PACKAGE")
-                                                 :function (call-its "ROVE/CORE/SUITE/PACKAGE" "GET-TEST" name)
-                                                 :designator (cons suite name))))
+                                                 :function function :designator (cons suite name))))
      :run (designator))
   (destructuring-bind (suite . name) designator
     (let ((stats (make-instance (its "ROVE/CORE/STATS" "STATS"))))
@@ -288,7 +307,8 @@ from the ARGUMENTS of the failure's report."
                       (funcall (call-its "ROVE/CORE/SUITE/PACKAGE" "GET-TEST" name)))
             (hooks "AFTER-HOOKS")
             (when (its-slot suite "TEARDOWN") (funcall (its-slot suite "TEARDOWN"))))
-          (loop for result in (reverse (its-slot stats "RESULTS")) append (rove-assertions result name)))))))
+          (loop for result in (reverse (its-slot stats "RESULTS"))
+                append (rove-assertions result name)))))))
 
 ;;; Parachute
 
@@ -305,55 +325,68 @@ from the ARGUMENTS of the failure's report."
                       :form (and (not (is "TEST-RESULT")) (its-slot result "EXPRESSION"))
                       :expected (and compared (list (its-slot result "EXPECTED")))
                       :actual (and compared (list (its-slot result "VALUE")))
-                      :message (and failed (call-its "ORG.SHIRAKUMO.PARACHUTE" "FORMAT-RESULT" result :extensive))))))
+                      :message (and failed
+                                    (call-its "ORG.SHIRAKUMO.PARACHUTE" "FORMAT-RESULT"
+                                              result :extensive))))))
 
 (defun parachute-results (result)
   "Return the results in RESULT that Parachute's own report counts: all parts except tests."
   (loop for part across (its-slot result "RESULTS")
         unless (is-a part "ORG.SHIRAKUMO.PARACHUTE" "TEST-RESULT")
-          append (if (its-slot part "RESULTS") (append (parachute-results part) (list part)) (list part))))
+          append (append (and (its-slot part "RESULTS") (parachute-results part)) (list part))))
 
 (defun call-with-children (chain function)
-  "Call FUNCTION while each test of CHAIN, outermost first, has only the next one as its child,
-and the last has none."
+  "Call FUNCTION while each test of CHAIN has only the next one as its child, and the last none."
+  ;; The first test is the outermost one.
   (let ((had (mapcar (lambda (test) (its-slot test "CHILDREN")) chain)))
-    (flet ((put (test children) (setf (slot-value test (its "ORG.SHIRAKUMO.PARACHUTE" "CHILDREN")) children)))
+    (flet ((put (test children)
+             (setf (slot-value test (its "ORG.SHIRAKUMO.PARACHUTE" "CHILDREN")) children)))
       (loop for (test next) on chain do (put test (and next (list next))))
       (unwind-protect (funcall function)
         (mapc #'put chain had)))))
 
 (defun parachute-skip-reason (test report)
-  "Return why TEST was skipped in the run of REPORT: a dependency did not pass, or its parent
-skips it."
+  "Return why TEST was skipped in the run of REPORT."
+  ;; Either a dependency did not pass, or the parent of TEST skips it.
   (labels ((tests (combination)
-             (loop for part in (rest combination) append (if (consp part) (tests part) (list part))))
+             (loop for part in (rest combination)
+                   append (if (consp part) (tests part) (list part))))
            (passed-p (test)
-             (find-if (lambda (result) (and (eq (its-slot result "EXPRESSION") test) (eq (its-slot result "STATUS") :passed)))
+             (find-if (lambda (result)
+                        (and (eq (its-slot result "EXPRESSION") test)
+                             (eq (its-slot result "STATUS") :passed)))
                       (its-slot report "RESULTS"))))
-    (let ((unmet (remove-if #'passed-p (remove-duplicates (tests (call-its "ORG.SHIRAKUMO.PARACHUTE" "DEPENDENCIES" test))))))
+    (let* ((needed (tests (call-its "ORG.SHIRAKUMO.PARACHUTE" "DEPENDENCIES" test)))
+           (unmet (remove-if #'passed-p (remove-duplicates needed))))
       (if unmet
-          (format nil "It depends on ~{~a~^, ~}, which did not pass." (mapcar (lambda (test) (its-slot test "NAME")) unmet))
+          (format nil "It depends on ~{~a~^, ~}, which did not pass."
+                  (mapcar (lambda (test) (its-slot test "NAME")) unmet))
           "Its parent skips it."))))
 
 (define-framework "parachute" "ORG.SHIRAKUMO.PARACHUTE"
-    (:tests (loop for index being the hash-values of (symbol-value (its "ORG.SHIRAKUMO.PARACHUTE" "*TEST-INDEXES*"))
+    (:tests (loop with indexes = (symbol-value (its "ORG.SHIRAKUMO.PARACHUTE" "*TEST-INDEXES*"))
+                  for index being the hash-values of indexes
                   nconc (loop for test being the hash-values of index
-                              collect (make-test :name (string (its-slot test "NAME")) :package (its-slot test "HOME")
-                                                 :function (first (its-slot test "TESTS")) :designator test)))
+                              collect (make-test :name (string (its-slot test "NAME"))
+                                                 :package (its-slot test "HOME")
+                                                 :function (first (its-slot test "TESTS"))
+                                                 :designator test)))
      :run (test))
-  ;; Run it within its parents, whose fixtures, dependencies and skips apply to it. Its children are
-  ;; separate tests.
+  ;; Run the test within its parents, because their fixtures, dependencies and skips apply to it.
+  ;; Its children are separate tests.
   (let* ((chain (reverse (loop for part = test then (its-slot part "PARENT")
                                while part collect part)))
          (report (call-with-children chain
                    (lambda ()
                      (call-its "ORG.SHIRAKUMO.PARACHUTE" "TEST" (first chain)
-                               :report (its "ORG.SHIRAKUMO.PARACHUTE" "PLAIN") :output (make-broadcast-stream)))))
+                               :report (its "ORG.SHIRAKUMO.PARACHUTE" "PLAIN")
+                               :output (make-broadcast-stream)))))
          (result (find-if (lambda (result)
                             (and (is-a result "ORG.SHIRAKUMO.PARACHUTE" "TEST-RESULT")
                                  (eq (its-slot result "EXPRESSION") test)))
                           (its-slot report "RESULTS")))
-         (assertions (and result (mapcar #'parachute-assertion (remove-duplicates (parachute-results result))))))
+         (assertions (and result (mapcar #'parachute-assertion
+                                         (remove-duplicates (parachute-results result))))))
     (cond ((or (null result) (eq (its-slot result "STATUS") :skipped))
            (list (make-assertion :status :skipped :message (parachute-skip-reason test report))))
           ((and (eq (its-slot result "STATUS") :failed)
@@ -380,7 +413,8 @@ skips it."
     (:tests (loop for test in (call-its "LISP-UNIT2" "LIST-TESTS")
                   for name = (its-slot test "NAME")
                   collect (make-test :name name :package (its-slot test "EVAL-PACKAGE")
-                                     :function (and (fboundp name) (fdefinition name)) :designator name))
+                                     :function (and (fboundp name) (fdefinition name))
+                                     :designator name))
      :run (name))
   (let* ((all (call-its "LISP-UNIT2" "RUN-TESTS" :tests (list name)))
          (result (elt (its-slot all "RESULTS") 0)))
@@ -395,8 +429,8 @@ skips it."
 (defvar *noted-assertions* '()
   "The assertions of ptester and prove in this run, newest first.")
 
-(defun ptester-check (function &rest arguments &key expected-result test-results test-form known-failure
-                      &allow-other-keys)
+(defun ptester-check (function &rest arguments &key expected-result test-results test-form
+                                                 known-failure &allow-other-keys)
   "Wrap ptester's TEST-CHECK, which every test calls at its end."
   ;; The test failed if the error counter increases.
   (let* ((counter (its "PTESTER" "*TEST-ERRORS*"))
@@ -404,7 +438,8 @@ skips it."
     (multiple-value-prog1 (apply function arguments)
       (let ((failed (> (symbol-value counter) before))
             (condition (and (typep test-results 'condition) test-results)))
-        (push (make-assertion :status (cond ((not failed) :passed) (known-failure :skipped) (condition :error) (t :failed))
+        (push (make-assertion :status (cond ((not failed) :passed) (known-failure :skipped)
+                                            (condition :error) (t :failed))
                               :form test-form
                               :expected (list expected-result)
                               :actual (and (consp test-results) (list (second test-results)))
@@ -420,7 +455,7 @@ skips it."
     (funcall function description body)))
 
 (defun prove-assertion (report)
-  "Return REPORT, of an assertion of prove, as an assertion."
+  "Return REPORT, prove's report of an assertion, as an assertion."
   (flet ((is (name) (is-a report "PROVE.REPORT" name)))
     (let* ((got (its-slot report "GOT"))
            (form (its-slot report "GOT-FORM"))
@@ -440,7 +475,8 @@ skips it."
                       :message (cond (raised (report-text got))
                                      ((is "SKIPPED-TEST-REPORT") description))
                       :within (append (reverse *prove-subtests*)
-                                      (and (not outside) (is "FAILED-TEST-REPORT") description (list description)))))))
+                                      (and (not outside) (is "FAILED-TEST-REPORT") description
+                                           (list description)))))))
 
 (defun prove-add-report (function report suite)
   "Wrap prove's ADD-REPORT, which every assertion calls at its end."
@@ -448,15 +484,15 @@ skips it."
     (push (prove-assertion report) *noted-assertions*))
   (funcall function report suite))
 
+;; For frameworks without named tests.
 (defparameter *assertion-hooks*
   '(("PTESTER" "TEST-CHECK" ptester-check)
     ("PROVE.SUITE" "ADD-REPORT" prove-add-report)
     ("PROVE.TEST" "%SUBTEST" prove-subtest))
-  "Functions that every assertion of a framework without named tests calls, and the functions that
-encapsulate them.")
+  "The functions that each assertion calls, and the functions that encapsulate them.")
 
 (defun call-with-assertions-noted (function)
-  "Call FUNCTION. Return the assertions that were made in the meantime."
+  "Call FUNCTION, and return the assertions that were recorded during the call."
   (let* ((*noted-assertions* '())
          (symbols (loop for (package name around) in *assertion-hooks*
                         for symbol = (and (find-package package) (find-symbol name package))

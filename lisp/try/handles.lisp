@@ -1,5 +1,5 @@
 ;;;; Handles: names for objects that the host may refer to later. The table is bounded and drops the
-;;;; least recently used ones.
+;;;; least recently used handles.
 
 (in-package :steelbank)
 
@@ -10,8 +10,7 @@
   "Maps numbers of handles to conses of the object and the clock at its last use.")
 
 (sb-ext:define-load-time-global *handle-clock* 0
-  "Counts uses of handles. New handles take their numbers from it, so that no number is used
-twice.")
+  "Counts uses of handles, and numbers new handles, so that no number is used twice.")
 
 (sb-ext:define-load-time-global *handle-lock* (sb-thread:make-mutex :name "steelbank handles")
   "Protects *HANDLES*.")
@@ -24,11 +23,12 @@ twice.")
        ,@body)))
 
 (defun make-handle (object)
-  "Return a handle for OBJECT, a string."
+  "Return a new handle, a string, for OBJECT."
   (with-handles
     (when (>= (hash-table-count *handles*) *most-handles*)
-      (let ((uses (sort (loop for entry being the hash-values of *handles* collect (cdr entry)) #'<)))
-        ;; Drop a quarter at once, so that not every new handle searches for the oldest.
+      (let ((uses (sort (loop for entry being the hash-values of *handles* collect (cdr entry))
+                        #'<)))
+        ;; Drop a quarter at once, so that not every new handle requires a search for the oldest.
         (loop with limit = (nth (floor *most-handles* 4) uses)
               for number being the hash-keys of *handles* using (hash-value entry)
               when (< (cdr entry) limit)

@@ -1,11 +1,11 @@
-;;;; inspect: lists an object's parts, and by paths their parts.
+;;;; inspect: lists the parts of an object, and their parts by paths.
 
 (in-package :steelbank)
 
 (defstruct (anatomy (:constructor make-anatomy (kind facts count part)))
-  "The structure of an object: its KIND, FACTS (conses of a key and a string), the COUNT of its
-parts, and PART, a function of an index that returns the part's label, its value, and whether it
-has one."
+  "The structure of an object: its KIND, its FACTS, and the COUNT of its parts."
+  ;; FACTS are conses of a key and a string. PART is a function of an index that returns the part's
+  ;; label, its value, and whether it has a value.
   (kind "" :type string)
   (facts '() :type list)
   (count 0 :type unsigned-byte)
@@ -14,10 +14,13 @@ has one."
 (defparameter *list-length-limit* 1000000
   "The maximum number of elements of a list that are counted.")
 
+(defun plist-alist (plist)
+  "Return the keys and values of PLIST as an alist."
+  (loop for (key value) on plist by #'cddr collect (cons key value)))
 (defun named-parts (kind facts names-and-values)
   "Return the anatomy of an object with named parts."
   ;; NAMES-AND-VALUES alternates names and functions that return the values.
-  (let ((parts (coerce (loop for (name function) on names-and-values by #'cddr collect (cons name function)) 'vector)))
+  (let ((parts (coerce (plist-alist names-and-values) 'vector)))
     (make-anatomy kind facts (length parts)
                   (lambda (index)
                     (destructuring-bind (name . function) (aref parts index)
@@ -32,7 +35,7 @@ has one."
                               append (list name `(lambda () (values ,form t)))))))
 
 (defun facts (&rest keys-and-values)
-  "Return conses of keys and texts. Omit pairs whose value is NIL."
+  "Return conses of keys and texts. Omit pairs with the value NIL."
   (loop for (key value) on keys-and-values by #'cddr
         when value
           collect (cons key (if (stringp value)
@@ -53,7 +56,8 @@ has one."
              (setf tail (cdr tail)))
     (let ((dotted (and tail (atom tail))))
       (make-anatomy (cond (circular "circular-list") (dotted "dotted-list") (t "list"))
-                    (facts "length" (format nil "~:[~;at least ~]~d" (and (consp tail) (not circular)) conses))
+                    (facts "length" (format nil "~:[~;at least ~]~d"
+                                            (and (consp tail) (not circular)) conses))
                     (if dotted (1+ conses) conses)
                     (lambda (index)
                       (if (= index conses)
@@ -67,16 +71,16 @@ has one."
                        "element type" (type-text (array-element-type array))
                        "fill pointer" (and (array-has-fill-pointer-p array) (fill-pointer array))
                        "adjustable" (and (adjustable-array-p array) "yes"))
-                (cond ((stringp array) 0) ((vectorp array) (length array)) (t (array-total-size array)))
+                (cond ((stringp array) 0) ((vectorp array) (length array))
+                      (t (array-total-size array)))
                 (lambda (index)
                   (values (and (not (vectorp array))
-                               (let ((rest index))
-                                 (format nil "~{~d~^ ~}"
-                                         (nreverse (loop for dimension in (reverse (array-dimensions array))
-                                                         collect (multiple-value-bind (quotient remainder)
-                                                                     (floor rest dimension)
-                                                                   (setf rest quotient)
-                                                                   remainder))))))
+                               (let ((rest index) (subscripts '()))
+                                 (dolist (dimension (reverse (array-dimensions array)))
+                                   (multiple-value-bind (quotient remainder) (floor rest dimension)
+                                     (setf rest quotient)
+                                     (push remainder subscripts)))
+                                 (format nil "~{~d~^ ~}" subscripts)))
                           (row-major-aref array index)
                           t))))
 
@@ -89,7 +93,7 @@ has one."
 
 (defun table-anatomy (table)
   "Return the anatomy of the hash table TABLE."
-  ;; Its parts are the values, and their labels are the keys.
+  ;; The parts are the values, and their labels are the keys.
   (make-anatomy "hash-table"
                 (facts "count" (hash-table-count table)
                        "test" (let ((test (hash-table-test table)))
@@ -115,10 +119,12 @@ has one."
 (defun function-anatomy (function)
   "Return the anatomy of FUNCTION."
   (let ((closed (closed-values function))
-        (methods (and (typep function 'generic-function) (others-methods function))))
+        (methods (and (typep function 'generic-function) (others-methods function)))
+        (name (function-own-name function)))
     (make-anatomy (cond (methods "generic-function") (closed "closure") (t "function"))
-                  (facts "name" (let ((name (function-own-name function))) (and name (name-text name)))
-                         "lambda list" (multiple-value-bind (lambda-list known) (known-lambda-list function)
+                  (facts "name" (and name (name-text name))
+                         "lambda list" (multiple-value-bind (lambda-list known)
+                                           (known-lambda-list function)
                                          (and known (lambda-list-text lambda-list)))
                          "type" (type-text (sb-introspect:function-type function))
                          "documentation" (documentation-text function t))
@@ -135,15 +141,16 @@ has one."
     (float (if (or (sb-ext:float-infinity-p number) (sb-ext:float-nan-p number))
                (facts "type" (type-text (type-of number)))
                (multiple-value-bind (significand exponent sign) (integer-decode-float number)
-                 (facts "type" (type-text (type-of number)) "significand" significand "exponent" exponent "sign" sign
-                        "rational" (rational number)))))
+                 (facts "type" (type-text (type-of number)) "significand" significand
+                        "exponent" exponent "sign" sign "rational" (rational number)))))
     (number '())))
 
 (defun stream-facts (stream)
   "Return the facts about STREAM for an inspection."
   (facts "open" (if (around-user-code (open-stream-p stream)) "yes" "no")
          "direction" (format nil "~:[~;input~]~:[~; output~]"
-                             (around-user-code (input-stream-p stream)) (around-user-code (output-stream-p stream)))
+                             (around-user-code (input-stream-p stream))
+                             (around-user-code (output-stream-p stream)))
          "element type" (around-user-code (type-text (stream-element-type stream)))
          "external format" (and (typep stream 'file-stream)
                                 (around-user-code (stream-external-format stream)))
@@ -156,17 +163,20 @@ has one."
   (typecase object
     (null (parts "symbol" ()))
     (cons (list-anatomy object))
-    (symbol (named-parts "symbol" '()
-                         (list "name" (lambda () (values (symbol-name object) t))
-                               "package" (lambda () (values (symbol-package object) t))
-                               "value" (lambda () (if (boundp object) (values (symbol-value object) t) (values nil nil)))
-                               "function" (lambda ()
-                                            (if (fboundp object) (values (symbol-function object) t) (values nil nil)))
-                               "plist" (lambda () (values (symbol-plist object) t)))))
+    (symbol
+     (named-parts "symbol" '()
+                  (list "name" (lambda () (values (symbol-name object) t))
+                        "package" (lambda () (values (symbol-package object) t))
+                        "value" (lambda () (and (boundp object) (values (symbol-value object) t)))
+                        "function" (lambda ()
+                                     (and (fboundp object) (values (symbol-function object) t)))
+                        "plist" (lambda () (values (symbol-plist object) t)))))
     (ratio (parts "ratio" () "numerator" (numerator object) "denominator" (denominator object)))
     (complex (parts "complex" () "real part" (realpart object) "imaginary part" (imagpart object)))
-    (number (make-anatomy (if (integerp object) "integer" "float") (number-facts object) 0 (constantly nil)))
-    (character (make-anatomy "character" (facts "code" (char-code object) "name" (char-name object)) 0 (constantly nil)))
+    (number (make-anatomy (if (integerp object) "integer" "float")
+                          (number-facts object) 0 (constantly nil)))
+    (character (make-anatomy "character" (facts "code" (char-code object) "name" (char-name object))
+                             0 (constantly nil)))
     (array (array-anatomy object))
     (hash-table (table-anatomy object))
     (package (parts "package" ("name" (package-name object))
@@ -177,10 +187,12 @@ has one."
                "exported symbols" (let ((symbols '()))
                                     (do-external-symbols (symbol object) (push symbol symbols))
                                     (sort symbols #'string<))))
-    (class (parts "class" ("metaclass" (type-name-text object) "name" (name-text (class-name object)))
+    (class (parts "class" ("metaclass" (type-name-text object)
+                           "name" (name-text (class-name object)))
              "direct superclasses" (sb-mop:class-direct-superclasses object)
              "direct subclasses" (others-classes (sb-mop:class-direct-subclasses object))
-             "precedence list" (and (sb-mop:class-finalized-p object) (sb-mop:class-precedence-list object))
+             "precedence list" (and (sb-mop:class-finalized-p object)
+                                    (sb-mop:class-precedence-list object))
              "direct slots" (sb-mop:class-direct-slots object)
              "prototype" (and (sb-mop:class-finalized-p object) (sb-mop:class-prototype object))))
     (function (function-anatomy object))
@@ -188,8 +200,9 @@ has one."
                 "host" (pathname-host object) "device" (pathname-device object)
                 "directory" (pathname-directory object) "name" (pathname-name object)
                 "type" (pathname-type object) "version" (pathname-version object)))
-    (sb-ext:weak-pointer (named-parts "weak-pointer" '()
-                                      (list "value" (lambda () (sb-ext:weak-pointer-value object)))))
+    (sb-ext:weak-pointer
+     (named-parts "weak-pointer" '()
+                  (list "value" (lambda () (sb-ext:weak-pointer-value object)))))
     (stream (apply #'slots-anatomy "stream" object (stream-facts object)))
     (condition (slots-anatomy "condition" object (cons "report" (describe-condition object))))
     (structure-object (slots-anatomy "structure" object))
@@ -247,11 +260,12 @@ has one."
                 "parts" (and present (not (atomic-p value)) :true))))))
 
 (defun inspection (object handle path package offset limit plainly)
-  "Return the inspection of OBJECT as a JSON object, with at most LIMIT of its parts from OFFSET
-on. OBJECT is the part at PATH of the object of HANDLE."
+  "Return the inspection of OBJECT as a JSON object, with at most LIMIT parts from OFFSET on."
+  ;; OBJECT is the part at PATH of the object of HANDLE.
   (let* ((anatomy (anatomy object))
          (count (anatomy-count anatomy)))
-    (multiple-value-bind (text cut failed) (printed-value object package 2000 :plainly plainly :length 100 :level 8)
+    (multiple-value-bind (text cut failed)
+        (printed-value object package 2000 :plainly plainly :length 100 :level 8)
       (object "status" "found"
               "handle" handle
               "path" (given path)
@@ -269,8 +283,7 @@ on. OBJECT is the part at PATH of the object of HANDLE."
                             collect (part-json anatomy index path package plainly))))))
 
 (define-question "inspect" (handle path package offset limit plainly)
-  "Inspect the part at PATH of the object of HANDLE, with at most LIMIT of its parts from OFFSET
-on."
+  "Inspect the part at PATH of the object of HANDLE, with at most LIMIT parts from OFFSET on."
   (multiple-value-bind (object known before) (handle-object handle)
     (if known
         (handler-case

@@ -1,28 +1,29 @@
-;;;; Detects look-ups by name at run time. In a copy of the project in which a symbol was renamed,
-;;;; it records calls that still look up the old name by a string built at run time.
+;;;; Detects look-ups by name at run time. It runs in a copy of the project where a symbol was
+;;;; renamed, and records calls that still look up the old name by a string that is built at run
+;;;; time.
 
 (in-package :steelbank)
 
 (defvar *renamed* '()
-  "The old name, the package and the new name of the symbol whose look-ups are recorded, or NIL.")
+  "The old name, package and new name of the symbol to record look-ups of, or NIL.")
 
 (defvar *look-ups* '()
   "The calls that looked up the old name, as frames, newest first.")
 
 (defun looked-up-by-user-p ()
-  "Return true if the current look-up was called by the user's code or a library, rather than by
-SBCL, such as its printer."
+  "Return true if user code or a library, rather than SBCL, called the current look-up."
+  ;; SBCL's printer calls it, for example.
   (let ((own (own-folder)))
     (map-frames (lambda (frame)
                   (let* ((source (location-source (frame-location frame)))
                          (name (and source (debug-source-namestring source))))
                     (unless (and (stringp name) (prefix-p own name))
-                      (return-from looked-up-by-user-p (and source (not (and (stringp name) (prefix-p "SYS:SRC;" name))))))))
+                      (return-from looked-up-by-user-p
+                        (and source (not (and (stringp name) (prefix-p "SYS:SRC;" name))))))))
                 :count 20)))
 
 (defun noted-look-up (function name &rest arguments)
-  "Wrap INTERN and FIND-SYMBOL: record the caller if it looks up the old name of the renamed
-symbol."
+  "Wrap INTERN and FIND-SYMBOL: record the caller that looks up the renamed symbol's old name."
   (let ((renamed *renamed*))
     (when (and renamed (stringp name) (string= name (first renamed)))
       (let ((*renamed* '()))
@@ -34,11 +35,11 @@ symbol."
                    (home (find-package home))
                    (symbol (and home (find-symbol new home))))
               (when (and symbol package (eq (find-symbol new package) symbol) (looked-up-by-user-p))
-                (flet ((loaded-p (frame)
-                         (gethash (cdr (assoc "file" (rest frame) :test #'string=)) *loaded-files*)))
+                (flet ((loaded-p (frame) (gethash (object-field frame "file") *loaded-files*)))
                   ;; A function that looks up the name in a tail call leaves no frame, so its caller
                   ;; is recorded.
-                  (sb-ext:atomic-push (or (find-if #'loaded-p (user-frames 0 :locals nil)) (object "name" "Code"))
+                  (sb-ext:atomic-push (or (find-if #'loaded-p (user-frames 0 :locals nil))
+                                          (object "name" "Code"))
                                       (symbol-value '*look-ups*)))))))))
     (apply function name arguments)))
 

@@ -4,7 +4,7 @@
 (in-package :steelbank)
 
 (defun file-policy (forms)
-  "Return the policy of a file with FORMS, its DECLAIMs, starting from the image's policy."
+  "Return the image's policy as modified by FORMS, the DECLAIM forms of a file."
   (let ((policy (current-policy)))
     (dolist (form forms policy)
       (dolist (specifier (rest form))
@@ -12,8 +12,7 @@
           (setf policy (declaimed-policy specifier policy)))))))
 
 (defun note-severity (condition)
-  "Return the severity of CONDITION: :NOTE, :STYLE-WARNING, :WARNING, :ERROR or :READ-ERROR, or
-NIL if it should not be shown."
+  "Return the severity of CONDITION as SEVERITY does, or :NOTE for a compiler note."
   (if (typep condition 'sb-ext:compiler-note) :note (severity condition)))
 
 (defun note-text (condition)
@@ -24,8 +23,8 @@ NIL if it should not be shown."
                 2000))
 
 (defun notes-of (form policy)
-  "Return the compiler's notes on FORM with POLICY, as JSON objects with the numbers of the
-sub-forms. FORM is not evaluated."
+  "Return the compiler's notes on FORM with POLICY, as JSON objects with sub-form numbers."
+  ;; FORM is not evaluated.
   (let ((notes '()) (seen (make-hash-table :test 'equal)))
     (flet ((note (condition)
              (let* ((severity (note-severity condition))
@@ -35,7 +34,9 @@ sub-forms. FORM is not evaluated."
                (when (and severity (not (gethash key seen)))
                  (setf (gethash key seen) t)
                  ;; Number 0 is the wrapping function.
-                 (push (object "severity" (word severity) "message" text "number" (and number (max 0 (1- number)))) notes))
+                 (push (object "severity" (word severity) "message" text
+                               "number" (and number (max 0 (1- number))))
+                       notes))
                (muffle condition))))
       (let ((*error-output* (make-broadcast-stream)))
         (with-policy (policy)
@@ -49,8 +50,8 @@ sub-forms. FORM is not evaluated."
     (nreverse notes)))
 
 (define-question "compiler-notes" (package text declaims)
-  "Return the compiler's notes on the form TEXT, read in PACKAGE, with the policy of the forms
-DECLAIMS."
+  "Return the compiler's notes on the form TEXT, read in PACKAGE, with the policy of DECLAIMS."
+  ;; DECLAIMS is the text of the forms that set the policy.
   (let* ((*package* (package-named package))
          (form (read-from-string text))
          (policy (let ((*read-eval* nil))

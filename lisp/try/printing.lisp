@@ -1,5 +1,6 @@
-;;;; Prints values within limits. Printing runs the user's methods. An error in one is part of the
-;;;; answer. If one does not return, the host interrupts it and repeats the call with PLAINLY.
+;;;; Prints values within limits. Printing runs the user's methods. An error in a method is part of
+;;;; the answer. If a method does not return, the host interrupts it and repeats the call with
+;;;; PLAINLY.
 
 (in-package :steelbank)
 
@@ -17,13 +18,15 @@
     (if (> (length text) limit) (concatenate 'string (subseq text 0 limit) "...") text)))
 
 (defun printed-value (object package limit &key plainly (length 1000) (level 20))
-  "Return OBJECT as PRIN1 prints it in PACKAGE, at most LIMIT characters, LENGTH elements and
-LEVEL levels. Second value: whether it was truncated. Third value: whether printing failed. With
-PLAINLY, no user code runs."
+  "Return OBJECT as PRIN1 prints it in PACKAGE, at most LIMIT characters."
+  ;; LENGTH and LEVEL limit the elements and levels. Second value: whether the text was truncated.
+  ;; Third value: whether printing failed. With PLAINLY, no user code runs.
   (if plainly
-      (values (plain-text object limit) nil (not (typep object '(or number character string symbol))))
+      (values (plain-text object limit) nil
+              (not (typep object '(or number character string symbol))))
       (handler-case
-          (let* ((stream (make-instance 'limited-output :limit limit :when-full (lambda () (throw 'enough t))))
+          (let* ((stream (make-instance 'limited-output
+                                        :limit limit :when-full (lambda () (throw 'enough t))))
                  (cut (catch 'enough
                         (with-plain-printing
                           (let ((*print-length* length) (*print-level* level)
@@ -35,7 +38,8 @@ PLAINLY, no user code runs."
                         nil)))
             (values (copy-seq (output-text stream)) cut nil))
         (serious-condition (condition)
-          (values (format nil "#<~a, which cannot be printed: ~a>" (type-name-text object) (type-name-text condition))
+          (values (format nil "#<~a, which cannot be printed: ~a>"
+                          (type-name-text object) (type-name-text condition))
                   nil t)))))
 
 (defun atomic-p (object)
@@ -45,11 +49,13 @@ PLAINLY, no user code runs."
 
 (defun value-object (object package limit &key handle plainly (length 1000))
   "Return the JSON object for OBJECT: its printed text, and HANDLE unless the text is complete."
-  (multiple-value-bind (text cut failed) (printed-value object package limit :plainly plainly :length length)
+  (multiple-value-bind (text cut failed)
+      (printed-value object package limit :plainly plainly :length length)
     (object "text" text
             "cut" (and cut :true)
             "unprintable" (and failed :true)
-            "handle" (and (or cut (not (typep object '(or number character symbol string)))) handle))))
+            "handle" (and (or cut (not (typep object '(or number character symbol string))))
+                          handle))))
 
 (defun package-named (name)
   "Return the package called NAME, or CL-USER."

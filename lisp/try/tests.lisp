@@ -4,30 +4,30 @@
 (in-package :steelbank)
 
 (defstruct framework
-  "A test framework: its NAME, the PACKAGE by which it is recognized, a function LIST that returns
-its tests, and a function RUN that runs the test of a designator. RUN returns the assertions. If
-those do not determine the status, it also returns the status and a message."
-  (name "" :type string)
-  (package "" :type string)
-  (list nil :type symbol)
-  (run nil :type symbol))
+  "A test framework: its NAME, and the PACKAGE by which it is recognized."
+  ;; LIST is a function that returns the tests. RUN is a function that runs the test of a
+  ;; designator. RUN returns the assertions. If they do not determine the status, it also returns
+  ;; the status and a message.
+  (name "" :type string) (package "" :type string)
+  (list nil :type symbol) (run nil :type symbol))
 
 (defvar *frameworks* '()
   "The supported frameworks.")
 
 (defstruct test
-  "A test of a framework: its NAME (a symbol, a string, or another object in RT), the PACKAGE in
-which it was defined, if known, its FUNCTION, if it has one, and the DESIGNATOR that its framework
-runs."
+  "A test of a framework."
+  ;; NAME is a symbol, a string, or another object in RT. PACKAGE is the package of the definition,
+  ;; if known, and FUNCTION the test's function, if it has one. The framework runs DESIGNATOR.
   (name nil)
   (package nil :type (or null package))
   (function nil :type (or null function))
   (designator nil))
 
 (defun named-test (name &optional function)
-  "Return the test with the function FUNCTION that its framework identifies by NAME alone."
+  "Return the test with FUNCTION for a framework that identifies tests by NAME alone."
   (let ((symbol (if (consp name) (first name) name)))
-    (make-test :name name :package (and (symbolp symbol) (symbol-package symbol)) :function function :designator name)))
+    (make-test :name name :package (and (symbolp symbol) (symbol-package symbol))
+               :function function :designator name)))
 
 (defun test-text (test)
   "Return the name of TEST as answers show it. It is unique within a framework."
@@ -42,10 +42,8 @@ runs."
   ;; the test, outermost first.
   (status :passed :type keyword)
   (form nil)
-  (expected '() :type list)
-  (actual '() :type list)
-  (values '() :type list)
-  (within '() :type list)
+  (expected '() :type list) (actual '() :type list)
+  (values '() :type list) (within '() :type list)
   (message nil :type (or null string)))
 
 (defun known-framework (name)
@@ -56,16 +54,15 @@ runs."
   "Return the symbol NAME of PACKAGE, a framework's package, without interning it."
   (or (let ((package (find-package package)))
         (and package (find-symbol name package)))
-      (error "The test framework does not define ~a::~a; its version is not supported." package name)))
+      (error "The test framework does not define ~a::~a; its version is not supported."
+             package name)))
 
 (defun call-its (package name &rest arguments)
-  "Call the function NAME of PACKAGE, a framework's package, with ARGUMENTS, and return the
-result."
+  "Call the function NAME of PACKAGE, a framework's package, and return the result."
   (apply (its package name) arguments))
 
 (defun its-slot (object name)
-  "Return the value of the slot of OBJECT called NAME, in whatever package, or NIL if there is
-none."
+  "Return the value of the slot of OBJECT called NAME, in any package, or NIL if there is none."
   (let ((slot (find name (sb-mop:class-slots (class-of object))
                     :key #'sb-mop:slot-definition-name :test #'string=)))
     (and slot
@@ -85,21 +82,24 @@ none."
 (defun assertion-json (assertion package)
   "Return ASSERTION, which did not pass, as a JSON object. Names are printed relative to PACKAGE."
   (object "status" (word (assertion-status assertion))
-          "form" (and (assertion-form assertion) (assertion-text (assertion-form assertion) package 400))
+          "form" (and (assertion-form assertion)
+                      (assertion-text (assertion-form assertion) package 400))
           "expected" (and (assertion-expected assertion)
                           (assertion-text (first (assertion-expected assertion)) package 400))
-          "actual" (and (assertion-actual assertion) (assertion-text (first (assertion-actual assertion)) package 400))
+          "actual" (and (assertion-actual assertion)
+                        (assertion-text (first (assertion-actual assertion)) package 400))
           "values" (loop for (form . value) in (assertion-values assertion)
                          repeat 8
                          collect (object "form" (assertion-text form package 400)
                                          "value" (assertion-text value package 400)))
           "within" (loop for part in (assertion-within assertion)
                          collect (bounded-text (princ-to-string part) 200))
-          "message" (and (assertion-message assertion) (bounded-text (assertion-message assertion) 600))))
+          "message" (and (assertion-message assertion)
+                         (bounded-text (assertion-message assertion) 600))))
 
 (defun test-status (outcome assertions &optional told)
-  "Return the status of a test whose trial had OUTCOME and which made ASSERTIONS."
-  ;; TOLD is the status that its framework reports separately, or NIL.
+  "Return the status of a test from the OUTCOME of its trial and its ASSERTIONS."
+  ;; TOLD is the status that the framework reports separately, or NIL.
   (flet ((any (status) (find status assertions :key #'assertion-status)))
     (cond ((eq (getf outcome :status) :stopped) :timed-out)
           ((getf outcome :condition) :error)
@@ -132,22 +132,61 @@ none."
                                collect (assertion-json assertion package))
             "failure" (trial-failure trial outcome)))))
 
+(defun loaded-frameworks ()
+  "Return the supported frameworks that are loaded."
+  (remove-if-not #'find-package *frameworks* :key #'framework-package))
+
+;;; The origins of tests. Frameworks record no files, and keep a test after its form was deleted.
+
+(sb-ext:define-load-time-global *test-origins*
+    (make-hash-table :test 'eq :weakness :key :synchronized t)
+  "The load that created each test, by the test's identity: a list of the file, or NIL.")
+
+(sb-ext:define-load-time-global *file-loads* (make-hash-table :test 'equal :synchronized t)
+  "The last successful load of each file, as in *TEST-ORIGINS*.")
+
+(defun test-identity (test)
+  "Return an object that its framework creates anew whenever the form of TEST is evaluated."
+  (or (test-function test) (test-designator test)))
+
+(defun note-tests (origin)
+  "Record ORIGIN for the tests that have none."
+  (dolist (framework (loaded-frameworks))
+    (dolist (test (reporting-own-errors ("listing tests") (funcall (framework-list framework))))
+      (unless (nth-value 1 (gethash (test-identity test) *test-origins*))
+        (setf (gethash (test-identity test) *test-origins*) origin)))))
+
+(defun call-noting-tests (file function)
+  "Call FUNCTION, which loads FILE, and record FILE as the origin of the new tests."
+  (note-tests nil)
+  (multiple-value-prog1 (funcall function)
+    (note-tests (setf (gethash file *file-loads*) (list file)))))
+
 (define-question "list-tests" ()
   "Return the tests of all supported frameworks that are loaded."
-  (loop for framework in *frameworks*
-        when (find-package (framework-package framework))
-          nconc (loop for test in (funcall (framework-list framework))
-                      for name = (if (consp (test-name test)) (first (test-name test)) (test-name test))
-                      collect (object "framework" (framework-name framework)
-                                      "test" (test-text test)
-                                      "name" (if (symbolp name) (symbol-name name) (princ-to-string name))
-                                      "package" (and (test-package test) (package-name (test-package test)))
-                                      "file" (and (test-function test) (values (function-file (test-function test))))))))
+  ;; A test is outdated if its file was loaded again and did not create it.
+  (loop for framework in (loaded-frameworks)
+        nconc (loop for test in (funcall (framework-list framework))
+                    for name = (first (uiop:ensure-list (test-name test)))
+                    for origin = (gethash (test-identity test) *test-origins*)
+                    for function = (test-function test)
+                    for file = (or (first origin) (and function (values (function-file function))))
+                    for last-load = (gethash file *file-loads*)
+                    for package = (and (test-package test) (package-name (test-package test)))
+                    collect (object
+                             "framework" (framework-name framework)
+                             "test" (test-text test)
+                             "name" (if (symbolp name) (symbol-name name) (princ-to-string name))
+                             "package" package
+                             "file" file
+                             "outdated" (json-boolean (and origin (not (eq origin last-load))))))))
 
 (define-question "run-test" (framework test)
-  "Run the TEST, by its printed name, of FRAMEWORK."
-  (let* ((framework (or (known-framework framework) (error "There is no framework ~a." framework)))
-         (known (or (find test (funcall (framework-list framework)) :key #'test-text :test #'string=)
+  "Run the test of FRAMEWORK with the printed name TEST."
+  (let* ((framework (or (known-framework framework)
+                        (error "There is no framework ~a." framework)))
+         (known (or (find test (funcall (framework-list framework))
+                          :key #'test-text :test #'string=)
                     (error "There is no test ~a." test)))
          (package (or (test-package known) *package*)))
     (call-as-test (lambda ()
@@ -158,12 +197,12 @@ none."
 ;;; Systems
 
 (defun test-dependencies (system)
-  "Return the names of the systems that SYSTEM's test-op loads or tests and that belong to the
-same definition."
+  "Return the names of the systems with tests that SYSTEM's test-op loads or tests."
+  ;; They belong to the definition of SYSTEM, or have test in their names.
   (let ((primary (asdf:primary-system-name system)))
     (remove-duplicates
      (append
-      ;; Many test-ops name the system that they test only in code.
+      ;; Many test-ops name the system with the tests only in code, so try the usual names.
       (loop for suffix in '("/test" "/tests" "-test" "-tests")
             for name = (concatenate 'string primary suffix)
             when (asdf:find-system name nil)
@@ -183,8 +222,7 @@ same definition."
      :test #'string=)))
 
 (define-question "test-systems" (name)
-  "Return the systems that contain the tests of the system NAME, starting with NAME, and the files
-of each."
+  "Return the systems that contain the tests of the system NAME, NAME first, with their files."
   (let ((name (find-system-name name)))
     (if (null name)
         (object "status" "unknown")
@@ -196,10 +234,9 @@ of each."
             (visit name))
           (object "status" "found"
                   "systems" (loop for name in (nreverse names)
-                                  collect (object "name" name
-                                                  "files" (loop for component in (system-files (asdf:find-system name))
-                                                                for file = (source-file-of component)
-                                                                when file collect file))))))))
+                                  for files = (mapcar #'source-file-of
+                                                      (system-files (asdf:find-system name)))
+                                  collect (object "name" name "files" (remove nil files))))))))
 
 (defun asdf-name-p (symbol)
   "Return true if SYMBOL is in one of ASDF's packages."
@@ -214,14 +251,17 @@ of each."
   (flet ((general-p (specializer)
            (and (typep specializer 'class)
                 (or (eq specializer (find-class t)) (asdf-name-p (class-name specializer))))))
-    (loop for method in (compute-applicable-methods #'asdf:perform (list (asdf:make-operation 'asdf:test-op) system))
+    (loop with arguments = (list (asdf:make-operation 'asdf:test-op) system)
+          for method in (compute-applicable-methods #'asdf:perform arguments)
             thereis (notevery #'general-p (sb-mop:method-specializers method)))))
 
 (defun test-op-acts-p (system &optional seen)
-  "Return true if the test-op of SYSTEM does more than load systems, as far as that can be
-determined from methods and from operations it depends on. SEEN are the systems already visited."
+  "Return true if the test-op of SYSTEM does more than load systems."
+  ;; Only methods and operations that it depends on are examined. SEEN are the systems already
+  ;; visited.
   (flet ((tested-p (component)
-           (let ((tested (and (typep component '(or string symbol asdf:system)) (asdf:find-system component nil))))
+           (let ((tested (and (typep component '(or string symbol asdf:system))
+                              (asdf:find-system component nil))))
              (and tested
                   (not (member tested (cons system seen)))
                   (test-op-acts-p tested (cons system seen))))))
@@ -232,8 +272,8 @@ determined from methods and from operations it depends on. SEEN are the systems 
                               (t (not (asdf-name-p name))))))))
 
 (define-question "test-operations" (name &rest others)
-  "Return the names of the systems whose test-op must be performed to test the system NAME: NAME
-itself, or else those of OTHERS whose test-op does anything."
+  "Return the names of the systems to perform test-op on, to test the system NAME."
+  ;; Return NAME if its test-op does anything, or else those of OTHERS with a test-op that does.
   (flet ((acts-p (name) (test-op-acts-p (asdf:find-system name))))
     (if (acts-p name)
         (list name)

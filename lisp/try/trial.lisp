@@ -5,18 +5,18 @@
 
 (defstruct trial
   "The state of one trial."
-  ;; The number of its text, which identifies frames of the evaluated code.
+  ;; The number of the evaluated text, which identifies frames of that text.
   (code 0 :type unsigned-byte)
   ;; The restarts that existed before the trial.
   (restarts '() :type list)
   (warnings '() :type list)
   (warning-count 0 :type unsigned-byte)
   (seen (make-hash-table :test 'equal) :type hash-table)
-  ;; The stream from which its text is read, and the start of each top-level form that was read, in
-  ;; characters.
+  ;; The stream from which the text is read.
   (stream nil :type (or null stream))
-  ;; The position up to which the text had been read when the trial failed.
+  ;; The position up to which the text had been read when the trial failed, in characters.
   (read-to nil :type (or null unsigned-byte))
+  ;; The start of each top-level form that was read, in characters.
   (starts (make-array 8 :adjustable t :fill-pointer 0) :type vector)
   ;; The number of the top-level form that is being evaluated.
   (form nil :type (or null unsigned-byte))
@@ -25,32 +25,33 @@
   (noted nil :type boolean))
 
 (defun trial-restarts-json (trial condition)
-  "Return the restarts for CONDITION that the code of TRIAL established, directly or indirectly,
-as JSON objects."
+  "Return the restarts that the code of TRIAL established for CONDITION, as JSON objects."
+  ;; Code that it called may have established them.
   (remove-duplicates
    (loop for restart in (compute-restarts condition)
+         for name = (restart-name restart)
          until (member restart (trial-restarts trial))
-         unless (eq (restart-name restart) 'abort)
-           collect (object "name" (if (restart-name restart) (symbol-name (restart-name restart)) "")
+         unless (eq name 'abort)
+           collect (object "name" (if name (symbol-name name) "")
                            "report" (bounded-text (handler-case (princ-to-string restart)
                                                     (serious-condition () ""))
                                                   300)))
    :test #'equal))
 
 (defun with-form-frame (trial frames)
-  "Return FRAMES, with a frame added for the top-level form that TRIAL evaluates if a tail call
-replaced it."
+  "Return FRAMES, with the top-level form that TRIAL evaluates added if a tail call replaced it."
   (if (or (null (trial-form trial))
           (find "top-level form" frames
-                :key (lambda (frame) (cdr (assoc "name" (rest frame) :test #'string=))) :test #'string=))
+                :key (lambda (frame) (object-field frame "name")) :test #'string=))
       frames
       (append frames
-              (list (object "name" "top-level form" "code" :true "form" (trial-form trial) "number" 0)))))
+              (list (object "name" "top-level form" "code" :true
+                            "form" (trial-form trial) "number" 0)))))
 
 (defun describe-stack (trial condition &key copied)
-  "Record in TRIAL the stack and the restarts for CONDITION, which is NIL when the host stops the
-trial. COPIED are the return addresses of a stack that was unwound."
-  ;; Near the end of the heap, record only positions.
+  "Record in TRIAL the stack, and the restarts for CONDITION."
+  ;; CONDITION is NIL if the host stops the trial. COPIED are the return addresses of a stack that
+  ;; was unwound. Near the end of the heap, record only positions.
   (let ((short (or copied (typep condition 'storage-condition))))
     (when (trial-stream trial)
       (setf (trial-read-to trial) (file-position (trial-stream trial))))
@@ -65,12 +66,12 @@ trial. COPIED are the return addresses of a stack that was unwound."
 
 (defun note-stack (trial condition)
   "Record in TRIAL the stack and the restarts for CONDITION, as DESCRIBE-STACK does."
-  ;; If little stack is left, copy it for later instead. Only the first call has an effect, because
-  ;; an error in this function may call it again.
+  ;; If little stack is left, copy the stack for later instead. Only the first call has an effect,
+  ;; because an error in this function may call it again.
   (unless (trial-noted trial)
     (setf (trial-noted trial) t)
     (cond ((not (stack-short-p)) (describe-stack trial condition))
-          ;; On a stack overflow, it was already copied before the handlers ran.
+          ;; On a stack overflow, the stack was already copied before the handlers ran.
           ((not (typep condition 'stack-exhausted)) (copy-stack)))))
 
 (defun leave-trial (trial)
@@ -79,8 +80,8 @@ trial. COPIED are the return addresses of a stack that was unwound."
   (leave 'end-of-trial '(:status :stopped)))
 
 (defun failed-trial (condition)
-  "Return the outcome of a trial that CONDITION ended. By now the memory that it filled is
-garbage."
+  "Return the outcome of a trial that CONDITION ended."
+  ;; By now the memory that the trial filled is garbage.
   (let ((condition (true-reason condition)))
     (when (typep condition 'storage-condition)
       (forget-handles)
@@ -108,7 +109,7 @@ garbage."
 
 (defun run-trial (trial function)
   "Call FUNCTION as TRIAL, as CALL-AS-TRIAL does."
-  ;; Describe the stack afterwards, from its copy, if that was impossible before it unwound.
+  ;; If it was impossible to describe the stack before it unwound, describe its copy afterwards.
   (with-return-addresses (*return-addresses*)
     (let* ((outcome (call-as-trial trial function))
            (condition (getf outcome :condition)))

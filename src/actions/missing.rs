@@ -1,6 +1,6 @@
 //! Builds the answers for names that do not exist: symbols, packages, systems, paths, patterns and
-//! edits. All tools use the same message, suggestions and remedies. `NotFoundReply` is the
-//! answer, and `of_error` converts the errors that stand for it.
+//! edits. All tools use the same message, suggestions and remedies. `NotFoundReply` is the answer,
+//! and `of_error` turns "not found" errors into it.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -23,7 +23,8 @@ pub(crate) struct LookupReply<T> {
     pub(crate) found: bool,
     #[serde(flatten)]
     pub(crate) answer: Option<T>,
-    /// Omitted from the schemas: every tool has it, and it would dominate many of them.
+    /// The report that it does not exist. Omitted from the schemas, because every tool has this
+    /// field and it would dominate many schemas.
     #[serde(flatten)]
     #[schemars(skip)]
     pub(crate) missing: Option<NotFoundReply>,
@@ -35,21 +36,22 @@ impl<T> LookupReply<T> {
     }
 }
 
-/// Something that does not exist, as every tool reports it.
+/// The report that something does not exist, in the form that all tools use.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct NotFoundReply {
     /// The sentence that reports what is missing.
     message: String,
-    /// Symbols of that name in other packages, similar names, or similar packages.
+    /// Similar names, or symbols with the same name in other packages. For an edit: the edits that
+    /// can be undone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     suggestions: Vec<String>,
-    /// Where files that are not loaded contain the name.
+    /// Further information: the system to load, or unloaded files that contain the name.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
-    /// What to do about it.
+    /// Suggested next steps.
     #[serde(skip_serializing_if = "Vec::is_empty", rename = "try")]
     remedies: Vec<String>,
-    /// Whether the text includes the remedies.
+    /// Whether the text form includes the remedies. JSON always does.
     #[serde(skip)]
     advises: bool,
 }
@@ -132,7 +134,7 @@ impl NotFoundReply {
         Self::other(message.to_owned(), Vec::new(), None)
     }
 
-    /// Builds the answer for the unknown edit `id`. `undoable` lists the edits that can be undone,
+    /// Builds the answer for the unknown edit `id`. `kept` lists the edits that can be undone,
     /// newest first.
     pub(crate) fn edit(id: &str, kept: Vec<String>) -> Self {
         let nothing = "There is no edit of this project to undo.";
@@ -191,7 +193,8 @@ impl NotFoundReply {
         }
     }
 
-    /// Renders the message, which the contract fixes, followed by suggestions, note and remedies.
+    /// Formats the message, which the tool contracts fix, followed by suggestions, note and
+    /// remedies.
     pub(crate) fn text(&self) -> String {
         let mut text = self.message.clone();
         if !self.suggestions.is_empty() {
@@ -242,7 +245,8 @@ pub(crate) fn of_error(bank: &Steelbank, error: Error, outcome: CallOutcome) -> 
     missing.answer(outcome)
 }
 
-/// Turns an error in reading a file of the project into an answer if the file does not exist.
+/// Turns an error in reading a project file into an answer if the file does not exist, or else into
+/// a failure.
 pub(crate) fn of_file(bank: &Steelbank, error: FileError) -> Result<ToolAnswer, Failure> {
     match error {
         FileError::Missing(path) => NotFoundReply::path(bank, &path).answer(CallOutcome::NotFound),
@@ -251,7 +255,8 @@ pub(crate) fn of_file(bank: &Steelbank, error: FileError) -> Result<ToolAnswer, 
     }
 }
 
-/// Builds the answer for the first of `paths`, relative to the project, that `is_known` rejects.
+/// Builds the answer for the first of `paths` that `is_known` rejects. Returns `None` if it accepts
+/// all of them.
 pub(crate) fn missing_path(
     bank: &Steelbank,
     paths: &[String],

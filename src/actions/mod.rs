@@ -1,10 +1,10 @@
-//! Implements everything that steelbank does for a user, one module for each action. Such a module
-//! has the request type, the answer type, the code that computes the answer, its text, and the tool
-//! that agents call. The folders group actions: `uses` finds callers and references, `symbols`
-//! describes names, `run` loads and runs code, `change` edits source files, and `text`
-//! searches plain text. Requests implement `Question` or `Action`, so library users, the LSP server
-//! and the tools share one implementation. `tools` is the registry of all tools. `missing`
-//! builds the answers for names that do not exist.
+//! Implements everything that steelbank does for a user, one module for each action. Each module
+//! has the request type, the answer type, the code that computes the answer, the answer's text
+//! form, and the tool that agents call. The folders group actions: `uses` finds callers and
+//! references, `symbols` describes names, `run` loads and runs code, `change` edits source files,
+//! and `text` searches plain text. Requests implement `Question` or `Action`, so library users, the
+//! LSP server and the tools share one implementation. `tools` is the registry of all tools.
+//! `missing` builds the answers for names that do not exist.
 
 pub mod change;
 pub(crate) mod missing;
@@ -25,10 +25,9 @@ use crate::tools::{
     Session, Tool, Tools,
 };
 
-/// A function that creates a tool.
 type Constructor = fn() -> Tool;
 
-/// All tools, with the set in which each is offered.
+/// All tools. The `Offer` is the smallest of the sets core, daily and all that includes the tool.
 const REGISTRY: &[(Offer, Constructor)] = &[
     (Daily, change::check::tool::tool),
     (Core, symbols::apropos::tool::tool),
@@ -76,7 +75,8 @@ pub fn tools() -> &'static Tools {
     &ALL
 }
 
-/// Runs an order that a parent process sent to this scratch process, by name.
+/// Runs the order `name`, which the parent process sent to this scratch process, and returns the
+/// answer as JSON.
 pub(crate) fn run_order(
     session: &Session,
     name: &str,
@@ -112,7 +112,7 @@ pub(crate) fn run_order(
             serde_json::to_value(checked.map_err(|error| text(&error))?)
         }
         "refused-writes" => serde_json::to_value(bank.refused_writes().map_err(|error| text(&error))?),
-        _ => return Err(format!("Unknown order {name}: the scratch process is of a different build.")),
+        _ => return Err(format!("Unknown order {name}: the scratch process runs another build.")),
     };
     answer.map_err(|error| text(&error))
 }
@@ -161,8 +161,8 @@ mod tests {
         shown::<uses::who_makes::WhoMakesAnswer>();
     }
 
-    /// The default set omits rarely used tools and tools that lack a permission, but calling them
-    /// by name still works.
+    /// The default set omits rarely used tools and tools that need a permission that was not
+    /// granted. Calling them by name still works.
     #[test]
     fn default_set_lists_daily_tools() {
         let listed = |permissions| {
@@ -185,8 +185,8 @@ mod tests {
         assert!(tools().chosen("status").unwrap().get("outline").is_err());
     }
 
-    /// The table in SECURITY.md lists each tool that runs, writes or starts anything, as the tool
-    /// declares it.
+    /// The table in SECURITY.md lists exactly the tools that run code, write files, start a process
+    /// or need a permission, and repeats their declarations.
     #[test]
     fn security_table_matches_declarations() {
         let either = |permissions: &[Permission]| {
@@ -233,7 +233,8 @@ mod tests {
         assert_eq!(written, declared);
     }
 
-    /// A tool that checks a permission or starts a program declares it.
+    /// Each tool declares the permissions that it checks and the copies that it starts. Only the
+    /// listed files start processes.
     #[test]
     fn permissions_and_processes_are_declared() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

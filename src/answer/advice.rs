@@ -1,7 +1,7 @@
-//! Advice: the next step to take about an answer or an error. Every front end words it in its own
-//! terms, as tool arguments or as command-line options.
+//! Advice: the next step to take about an answer or an error. Advice can be worded for tools and
+//! their arguments, or for commands and their options.
 
-/// The terms in which advice is given.
+/// Whether advice names tools or commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Wording {
     /// Tools and their arguments.
@@ -37,7 +37,7 @@ pub enum Advice {
     Reload,
     /// Reload the changed files into the image.
     ReloadImage,
-    /// Compile and load everything again after an edit, because ASDF would not.
+    /// Compile and load everything again after an edit, because ASDF would not recompile all files.
     ForceLoad,
     /// Remove definitions from the image that are no longer in their files.
     RemoveLeftovers,

@@ -21,8 +21,8 @@ pub enum Caution {
     LocalsOmitted(usize),
     /// This number of occurrences were omitted because they are keywords of LOOP.
     LoopKeywordsOmitted(usize),
-    /// In this number of places, code interns or looks up a name by an uninterned symbol or keyword
-    /// of the symbol's name.
+    /// In this number of places, code uses an uninterned symbol or keyword with the symbol's name
+    /// to intern or look up a name.
     Designators(usize),
     /// No definition in the searched files names the symbol.
     NoDefinition,
@@ -75,12 +75,15 @@ pub enum Caution {
     /// The image lacks a package or symbol that an edited text names. The image is older than the
     /// files.
     NotInStaleImage(String),
-    /// The index of uses lacks definitions of a load: the error.
+    /// The index of uses lacks definitions of a load, because the update failed with this error.
     IndexStaleAfterLoad(String),
-    /// The index of uses still has definitions that a reload removed: the error.
+    /// The index of uses still has definitions that a reload removed, because the update failed
+    /// with this error.
     IndexStaleAfterRemoval(String),
-    /// This number of lines write the slot or place that the symbol names. It is not an assigned
-    /// variable.
+    /// Leftover definitions were not removed, because the reload failed.
+    NothingRemoved,
+    /// This number of lines write the slot or place that the symbol names, but assign no variable
+    /// of that name.
     Written(usize),
     /// The name also occurs in text that is not Lisp.
     OtherText(OtherText),
@@ -95,11 +98,11 @@ impl Display for Caution {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::NamesStructure => f.write_str(
-                "It names a structure. defstruct derives other symbols from it (constructor, predicate, copier, accessors); their uses are not included.",
+                "The symbol names a structure. defstruct derives other symbols from it (constructor, predicate, copier, accessors); their uses are not included.",
             ),
             Self::NamesStructureSlot(count) => {
                 let places = counted(*count, "place", "places");
-                write!(f, "It names a structure slot in {places}. defstruct derives the accessor's name from it.")
+                write!(f, "The symbol names a structure slot in {places}. defstruct derives the accessor's name from it.")
             }
             Self::LocalsOmitted(count) => {
                 let left_out = counted(*count, "occurrence is", "occurrences are");
@@ -115,7 +118,7 @@ impl Display for Caution {
                 counted(*count, "place", "places")
             ),
             Self::NoDefinition => f.write_str(
-                "The loaded files in this search do not contain its definition: a macro generates the name, or it is defined elsewhere.",
+                "The loaded files in this search do not contain the symbol's definition: a macro generates the name, or it is defined elsewhere.",
             ),
             Self::UsesFromTemplates { uses, macros } => write!(
                 f,
@@ -135,7 +138,7 @@ impl Display for Caution {
                 counted(*uses, "use is", "uses are")
             ),
             Self::Approximate(uses) => {
-                write!(f, "{} approximate: check the source before you edit.", counted(*uses, "use is", "uses are"))
+                write!(f, "{} at an approximate location: check the source before you edit.", counted(*uses, "use is", "uses are"))
             }
             Self::Replaced(uses) => write!(
                 f,
@@ -144,7 +147,7 @@ impl Display for Caution {
             ),
             Self::WithoutFile(functions) => write!(
                 f,
-                "It is used by {} compiled at run time, as FiveAM compiles test bodies: their locations are unknown, and a rename does not change them. who-calls and the other who- tools list them.",
+                "The symbol is used by {} compiled at run time, as FiveAM compiles test bodies: their locations are unknown, and a rename does not change them. who-calls and the other who- tools list them.",
                 counted(*functions, "function that was", "functions that were")
             ),
             Self::OtherFeatures(uses) => write!(
@@ -193,11 +196,12 @@ impl Display for Caution {
             }
             Self::IndexStaleAfterLoad(error) => write!(
                 f,
-                "The index of uses could not be updated after this load ({error}); who-calls and similar tools may miss what it defined until the next load."
+                "The index of uses could not be updated after this load ({error}); until the next load, who-calls and similar tools may lack its definitions."
             ),
             Self::IndexStaleAfterRemoval(error) => {
-                write!(f, "The index of uses could not be updated ({error}); it may still list what was removed.")
+                write!(f, "The index of uses could not be updated ({error}); it may still list removed definitions.")
             }
+            Self::NothingRemoved => f.write_str("Nothing was removed, because the load failed."),
             Self::Written(lines) => write!(
                 f,
                 "The slot or place of this name is written in {}; call code-find-references to list them.",

@@ -1,5 +1,4 @@
-//! Parses the `name` argument that every tool takes: a symbol as people write it. Parsing interns
-//! nothing.
+//! Parses the `name` argument of tools: a symbol as people write it. Parsing interns nothing.
 //!
 //! Accepts `mapcar`, `MAPCAR`, `cl:mapcar`, `cl::mapcar`, `|mixed Case|`, `a\b`, `:keyword`,
 //! `'quoted`, `#'function`, and function names that are lists: `(setf car)`. The names that answers
@@ -20,7 +19,7 @@ pub struct Designator {
     pub name: String,
     /// The form of the function name.
     pub function_name: FunctionName,
-    /// Whether it is written as `#:name`, so that it is in no package.
+    /// Whether the symbol is written as `#:name`, so that it is in no package.
     pub uninterned: bool,
 }
 
@@ -38,7 +37,7 @@ pub enum FunctionName {
 }
 
 impl FunctionName {
-    /// Returns the first element of a name that is a list, as it is printed.
+    /// Returns the first element of the function name, as it is printed, if the name is a list.
     pub fn head(self) -> Option<&'static str> {
         match self {
             Self::Plain => None,
@@ -77,6 +76,19 @@ pub enum DesignatorError {
         "The list {0} is not a function name; supported are (setf name), (cas name), (compiler-macro name) and (method name ...)."
     )]
     List(String),
+    /// The new name of a symbol has the prefix of another package.
+    #[error(
+        "The new name {text} is in another package than {home}. A rename keeps the package; omit the prefix."
+    )]
+    OtherPackage {
+        /// The new name as it was given.
+        text: String,
+        /// The home package of the symbol.
+        home: String,
+    },
+    /// The new name of a symbol is a function name such as `(setf f)`.
+    #[error("The new name {0} is not a symbol; give the name alone.")]
+    NoSymbol(String),
 }
 
 /// The heads of the list names that SBCL gives to the code of a macro, type, condition, class or
@@ -164,8 +176,8 @@ impl Designator {
     }
 }
 
-/// Appends one character of a token, or the run that it escapes, to `part` as written. Returns
-/// whether something was escaped, or `None` if the escape is not terminated.
+/// Appends `char`, a character of a token, to `part`, with the characters that it escapes, all as
+/// written. Returns whether it escapes any, or `None` if the escape is not terminated.
 fn token(char: char, rest: &mut Chars<'_>, part: &mut String) -> Option<bool> {
     part.push(char);
     match char {

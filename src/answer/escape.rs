@@ -9,7 +9,7 @@ use std::fmt::{Display, Write as _};
 /// still encodes the same data.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     // Scan all bytes without a branch, because nearly every text has no such character. The last
-    // three are the first bytes of the two- and three-byte encodings.
+    // three bytes begin the encodings of the characters above ASCII that are replaced.
     let suspect = |byte: u8| {
         (byte < 0x20 && byte != b'\n' && byte != b'\t') || [0x7f, 0xc2, 0xd8, 0xe2].contains(&byte)
     };

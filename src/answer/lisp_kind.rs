@@ -3,8 +3,8 @@
 use crate::answer::words::words;
 
 words! {
-    /// The kind of a Common Lisp definition: the kinds that `sb-introspect` distinguishes, and the
-    /// ones that can only be read from source text.
+    /// The kind of a Common Lisp definition: the kinds that `sb-introspect` distinguishes, and
+    /// kinds that can only be read from source text.
     LispKind {
         /// A function that is not generic.
         Function = "function",
@@ -46,17 +46,17 @@ words! {
         Package = "package",
         /// The code of a top-level form, which has no name.
         TopLevel = "top-level",
-        /// A definition whose kind cannot be determined from the image.
+        /// A definition of a kind that cannot be determined from the image.
         Definition = "definition",
-        /// A name in the source text for such a definition.
+        /// A name that the source text defines with an unknown operator.
         Name = "name",
     } or
-    /// The project's own defining macro of the definition, as written in the source.
+    /// Any other kind: the name of the project's defining macro, as written in the source.
     Definer
 }
 
 impl LispKind {
-    /// Returns the kind with this name, or a [`LispKind::Definer`] with it.
+    /// Returns the kind called `name`. For any other name, returns a [`LispKind::Definer`].
     pub fn from_name(name: &str) -> Self {
         use serde::Deserialize;
         use serde::de::value::{Error, StrDeserializer};

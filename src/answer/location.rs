@@ -10,20 +10,20 @@ pub use steelbank_reader::Range;
 
 use crate::source::positions::PositionedFile;
 
-/// A position in a file: a token with its package prefix and `#:`, or a form. Unknown parts are
-/// `None`.
+/// The position of a token or a form in a file. A token includes its package prefix or `#:`.
+/// Unknown parts are `None`.
 ///
 /// Prints as `file:line:column`. In JSON its keys are flattened into the object that it locates.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Location {
-    /// The file, relative to the project's root if it is below it.
+    /// The file, relative to the project's root if it is inside it.
     #[serde(rename = "path")]
     pub file: String,
     /// The line, from 1; absent if the source cannot be read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub line: Option<u32>,
-    /// The column, from 1, in characters; absent if the whole line is meant.
+    /// The column, from 1, in characters; absent for an entire line.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub column: Option<u32>,
     /// The byte range in the file's decoded text. `None` if only the line or the column is known.
@@ -72,7 +72,7 @@ impl Location {
         }
     }
 
-    /// Returns the location of `range` in `bytes`, whose line starts are `lines`.
+    /// Returns the location of `range` in `bytes`. `lines` holds the line starts of `bytes`.
     pub(crate) fn in_text(file: impl Into<String>, lines: &LineIndex, bytes: &[u8], range: Range) -> Self {
         Self { range: Some(range), ..Self::new(file).at(lines.position(bytes, range.start)) }
     }
@@ -100,7 +100,7 @@ pub(crate) fn as_line<S: Serializer>(place: &Location, serializer: S) -> Result<
     place.line.unwrap_or_default().serialize(serializer)
 }
 
-/// Serializes a place as it prints.
+/// Serializes a place as `file:line:column`.
 pub(crate) fn as_text<'a, S: Serializer>(
     place: impl Into<Option<&'a Location>>,
     serializer: S,

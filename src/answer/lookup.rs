@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use steelbank_reader::{normalized, upcase};
 use steelbank_xref::{Access, Index, Package, Symbol, SymbolName};
 
-/// The package in which names are looked up by default.
+/// The default package for resolving names.
 pub const DEFAULT_PACKAGE: &str = "CL-USER";
 
 /// A symbol, as specified in a request.
@@ -18,7 +18,7 @@ pub struct NamedSymbol {
     /// The symbol, in any case: mapcar, cl:mapcar, pkg::name, |Mixed Case|, (setf name).
     pub name: String,
     // The text of the schema is part of a contract. Without a package, a symbol that is not in
-    // CL-USER is also found if it is at home in exactly one of the user's packages.
+    // CL-USER is also found if exactly one of the user's packages is its home.
     /// Package name (defaults to CL-USER).
     #[serde(default)]
     #[schemars(extend("default" = DEFAULT_PACKAGE))]
@@ -35,19 +35,20 @@ impl NamedSymbol {
     }
 }
 
-/// Adds `new` to a request about a symbol, and `package`, which sets the package in which the name
-/// is looked up.
+/// Adds functions to a request about a symbol: `new`, and `package`, which sets the package for
+/// resolving the name.
 macro_rules! about_symbol {
     ($request:ident { $($option:ident: $default:expr),* }) => {
         impl $request {
-            /// Returns a request about `name`, which [`crate::answer::designator`] parses. It is
-            /// looked up in CL-USER, or else in the only user package that has it.
+            /// Returns a request about `name`, which [`crate::answer::designator`] parses. The name
+            /// is resolved in CL-USER, or else in the only user package that is home to such a
+            /// symbol.
             pub fn new(name: impl Into<String>) -> Self {
                 let symbol = $crate::answer::lookup::NamedSymbol { name: name.into(), package: None };
                 Self { symbol, $($option: $default),* }
             }
 
-            /// Looks the name up in `package` instead.
+            /// Resolves the name in `package` instead.
             #[must_use]
             pub fn package(mut self, package: impl Into<String>) -> Self {
                 self.symbol.package = Some(package.into());
@@ -65,7 +66,7 @@ pub(crate) use about_symbol;
 pub struct Asked {
     /// The symbol's name, upcased and unescaped.
     pub name: String,
-    /// The package's name, upcased. It is the prefix of the `name` argument if that had one.
+    /// The package's name, upcased. If the `name` argument has a prefix, this is the prefix.
     pub package: String,
 }
 
@@ -100,11 +101,11 @@ pub struct Lookup {
     pub asked: Asked,
     /// The form of the function name, as in `(setf car)`.
     pub function_name: FunctionName,
-    /// The package in which the name was looked up, if it exists.
+    /// The package for resolving the name, if it exists.
     pub package: Option<Package>,
     /// The symbol and its accessibility, or the reason why it was not found.
     pub found: Result<(Symbol, Access), LookupStatus>,
-    /// The package in which the symbol was found, if the request specified none and CL-USER has no
+    /// The package that contains the symbol, if the request specified no package and CL-USER has no
     /// such symbol.
     pub looked_up_in: Option<String>,
 }
@@ -135,8 +136,8 @@ impl Lookup {
     }
 
     /// Resolves `name` in `package` like [`Lookup::new`]. If the request has neither a package nor
-    /// a prefix, looks in CL-USER; if that has no such symbol and exactly one user package is its
-    /// home, looks there.
+    /// a prefix, looks in CL-USER. If CL-USER has no such symbol, and exactly one user package is
+    /// home to a symbol of that name, looks in that package.
     pub fn resolved(index: &Index, name: &str, package: Option<&str>) -> Result<Self, DesignatorError> {
         let lookup = Self::new(index, name, package.unwrap_or(DEFAULT_PACKAGE))?;
         if package.is_none()
@@ -163,7 +164,7 @@ fn upcased(name: &str) -> String {
     normalized(plain(name)).chars().map(upcase).collect()
 }
 
-/// Strips the colon of a keyword or the bars of a symbol from a package argument.
+/// Strips `:` or `#:`, and the bars of a symbol, from a package argument.
 fn plain(name: &str) -> &str {
     let name = name.trim();
     let name = name.strip_prefix("#:").or_else(|| name.strip_prefix(':')).unwrap_or(name);

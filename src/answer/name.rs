@@ -1,11 +1,12 @@
 //! Names of Lisp objects in answers, in their canonical and their readable form.
 //!
-//! The *canonical* form is what the image prints: the home package's full name, two colons and the
-//! symbol's name, possibly in a list, `(METHOD SHOP::TOTAL (SHOP::CART))`. Names are looked up,
-//! compared and sorted by it, and the contracts' own lines print it. All other output uses the
-//! *readable* form, as a person writes it: `shop:total` if the package exports the symbol,
-//! `shop::%helper` if it does not, `cl:mapcar`, `:key`, `#:g12`, `shop::|Mixed|`, and lists of
-//! these, `(method shop:total (shop:cart))`. Every tool accepts both.
+//! The *canonical* form is the one that the image prints: the home package's full name, two colons
+//! and the symbol's name, possibly in a list, `(METHOD SHOP::TOTAL (SHOP::CART))`. Names are looked
+//! up, compared and sorted by their canonical form. It is also printed in lines that the tool
+//! contracts prescribe. All other output uses the *readable* form, which a person would write:
+//! `shop:total` if the package exports the symbol, `shop::%helper` if it does not, `cl:mapcar`,
+//! `:key`, `#:g12`, `shop::|Mixed|`, and lists of these, `(method shop:total (shop:cart))`. Every
+//! tool accepts both.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
@@ -16,8 +17,8 @@ use steelbank_reader::{Dialect, Features, LispText, Marker, TokenKind, WrittenSy
 use steelbank_xref::{Access, Index, Symbol};
 
 /// A name in an answer. Prints and serializes in readable form; compares and sorts by its canonical
-/// form. A name deserialized from Lisp's answer is only canonical until `write` is called with the
-/// index.
+/// form. A name deserialized from Lisp's answer has only the canonical form until `write` is called
+/// with the index.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(from = "String")]
 pub struct LispName {
@@ -103,8 +104,8 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !byte.is_ascii_lowercase() && !b"()'\"`,;:|\\#".contains(&byte)
 }
 
-/// Escapes a symbol's name so that the reader reads it: in bars unless it is all upper case and in
-/// the reader's normal form.
+/// Escapes a symbol's name for the Lisp reader. Encloses the name in bars, unless it has no
+/// lower-case letters and no special characters and is in the reader's normal form.
 pub(crate) fn escaped(name: &str) -> String {
     if !name.is_empty() && name.bytes().all(is_plain) {
         return name.to_owned();
@@ -130,7 +131,7 @@ pub(crate) fn readable(name: &str) -> String {
     match text == name && lower.chars().map(upcase).eq(name.chars()) {
         true => lower,
         false if text.starts_with('|') => text,
-        // Keep the case of a letter that has no lower case.
+        // Use bars, because the reader would not upcase some letter to the original one.
         false => format!("|{text}|"),
     }
 }
@@ -140,7 +141,7 @@ pub(crate) fn as_readable<S: Serializer>(name: &str, serializer: S) -> Result<S:
     serializer.serialize_str(&readable(name))
 }
 
-/// Returns the canonical name of the symbol `name` whose home package is `package`.
+/// Returns the canonical name of the symbol called `name` with the home package `package`.
 pub(crate) fn canonical(package: &str, name: &str) -> String {
     format!("{}::{}", escaped(package), escaped(name))
 }
@@ -170,7 +171,7 @@ pub(crate) fn written(index: &Index, canonical: &str) -> String {
     })
 }
 
-/// Removes the packages from a readable name.
+/// Removes the package prefixes from a readable name.
 pub(crate) fn short(written: &str) -> String {
     with_symbols(written, |marker, symbol| {
         format!("{}{}", if marker == Marker::Keyword { ":" } else { "" }, readable(&symbol.name))
@@ -194,8 +195,8 @@ pub(crate) fn qualified(index: &Index, package: &str, name: &str) -> String {
     format!("{prefix}{colons}{}", readable(name))
 }
 
-/// Replaces each symbol in the text of a name. In the name of an anonymous function, the path of
-/// its file is replaced by the file's name.
+/// Replaces each symbol in the text of a name by the result of `write`. In the name of an anonymous
+/// function, also replaces the path of its file by the file's name.
 fn with_symbols(text: &str, write: impl Fn(Marker, WrittenSymbol<'_>) -> String) -> String {
     let (bytes, mut made, mut end) = (text.as_bytes(), String::with_capacity(text.len()), 0);
     let read = LispText::read(bytes, Dialect::CommonLisp, &Features::default());

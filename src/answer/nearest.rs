@@ -28,7 +28,7 @@ pub(crate) fn user_homes(index: &Index, name: &str) -> BTreeSet<String> {
 }
 
 /// Lists the symbols called `name` in all packages, as users write them: the user's symbols, and
-/// the exported ones of other packages.
+/// the exported symbols of other packages.
 pub(crate) fn in_other_packages(index: &Index, read: &ReadSymbols, name: &str) -> Vec<String> {
     let mut found = BTreeSet::new();
     for (package, symbol, access) in index.homes(name) {
@@ -43,8 +43,9 @@ pub(crate) fn in_other_packages(index: &Index, read: &ReadSymbols, name: &str) -
     found.into_iter().take(MOST_SUGGESTIONS).map(|(_, _, text)| text).collect()
 }
 
-/// Lists names that are spelt like `name`, nearest first, as users write them in `package`, or with
-/// a prefix if `None`: the user's symbols, and the exported ones of other packages.
+/// Lists names that are spelt like `name`, nearest first: the user's symbols, and the exported
+/// symbols of other packages. Formats them as users write them in `package`, or with a prefix if
+/// `package` is `None`.
 pub(crate) fn names(index: &Index, read: &ReadSymbols, name: &str, package: Option<Package>) -> Vec<String> {
     let most = tolerance(name);
     let wanted = upper(name);
@@ -70,8 +71,8 @@ pub(crate) fn names(index: &Index, read: &ReadSymbols, name: &str, package: Opti
     found.into_iter().take(MOST_SUGGESTIONS).map(|(_, _, text)| text).collect()
 }
 
-/// Lists names that contain each word of `pattern` or a similar one, nearest first: the user's
-/// symbols, and the exported ones of other packages.
+/// Lists names that contain each word of `pattern` or a similar word, nearest first: the user's
+/// symbols, and the exported symbols of other packages.
 pub(crate) fn names_by_words(index: &Index, read: &ReadSymbols, pattern: &str) -> Vec<String> {
     let split = |text: &str| -> Vec<String> {
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
@@ -127,7 +128,8 @@ fn text_only_name(index: &Index, symbol: &SymbolName, package: Option<Package>) 
 }
 
 /// Formats `symbol` as users write it: without a prefix if it is accessible in `package`. Returns
-/// `None` for keywords and for symbols that are internal to SBCL.
+/// `None` for keywords, for symbols of SBCL's undocumented packages, and for internal symbols of
+/// any package that is not the user's (`users`).
 fn written(
     index: &Index,
     symbol: Symbol,
@@ -201,8 +203,8 @@ pub(crate) fn paths_in(project: &Project, given: &str) -> Vec<String> {
     paths(&project.shown(Path::new(given)), known.iter().map(String::as_str))
 }
 
-/// Lists the paths in `known` that `given` may mean: first files of that name in other folders,
-/// then paths whose names or full paths differ in few letters or in their extension.
+/// Lists the paths in `known` that `given` may mean: first files of the same name in other folders,
+/// then paths that differ in few letters or in the extension. Names and full paths are compared.
 fn paths<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let wanted = given.trim_end_matches('/').to_lowercase();
     let (name, most) = (file_name(&wanted), tolerance(&wanted));

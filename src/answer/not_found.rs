@@ -8,18 +8,19 @@ use super::lookup::{Asked, LookupStatus};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotFound {
-    /// A symbol, or the package in which it was looked up.
+    /// A symbol, or the package for resolving it.
     Symbol {
         /// The name and the package of the request.
         asked: Asked,
-        /// Which of them does not exist.
+        /// Whether the symbol or the package does not exist.
         status: LookupStatus,
-        /// A sentence that lists where text that is not loaded has the name, or an empty string.
+        /// A sentence that lists the places of the name in text that is not loaded, or an empty
+        /// string.
         unseen: String,
     },
     /// A package.
     Package(String),
-    /// A system whose files are unknown.
+    /// A system with unknown files.
     System(String),
     /// A file or folder.
     Path(String),

@@ -14,7 +14,7 @@ use super::location::{Location, as_texts};
 pub struct OtherText {
     /// The number of occurrences.
     pub count: usize,
-    /// The number of files that have any.
+    /// The number of files with occurrences.
     pub files: usize,
     /// The first places: `file:line:column`.
     #[serde(serialize_with = "as_texts")]

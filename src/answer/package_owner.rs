@@ -29,7 +29,8 @@ impl PackageOwner {
         }
     }
 
-    /// Returns whether these packages are locked, so that no other code defines anything in them.
+    /// Returns whether this owner's packages are locked, so that no other code defines anything in
+    /// them.
     pub(crate) fn is_locked(self) -> bool {
         matches!(self, Self::Standard | Self::Sbcl)
     }

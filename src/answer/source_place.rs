@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::location::{Location, as_text};
 
-/// The source location of a definition. `place` is what answers serialize; Rust computes it from
-/// the other fields, which Lisp sends.
+/// The source location of a definition. Answers serialize only `place` and `stale`. Rust computes
+/// these and `native` from the fields that Lisp sends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct SourcePlace {
@@ -33,7 +33,7 @@ pub struct SourcePlace {
     /// The write date of the compiled source file, as a universal time.
     #[serde(default, skip_serializing)]
     pub write_date: Option<u64>,
-    /// Whether the file has been written since.
+    /// Whether the file has been written since that date.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stale: bool,
 }

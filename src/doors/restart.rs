@@ -1,7 +1,8 @@
-//! The clients of one process, for every protocol, and restarts of the program in place. When Lisp
-//! dies or a restart is requested, [`ServedClients`] collects each client's state in a [`Handover`]
-//! and executes the program again; the new image resumes the clients and repeats or answers their
-//! calls.
+//! Tracks the clients that this process serves, for all protocols, and restarts the program in
+//! place without disconnecting them. When Lisp dies or a restart is requested, [`ServedClients`]
+//! collects each client's state in a [`Handover`] and executes the program again. The restarted
+//! program resumes the clients and repeats their interrupted calls. Calls that must not be repeated
+//! get an error before the restart.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -16,8 +17,7 @@ use crate::handle::recovery::{Cause, ClientHandover, Handover, JoinedClient, Mom
 use crate::tools::Session;
 use crate::tools::clients::ClientSlot;
 
-/// How long calls may continue before they are left to the next process, or after their client has
-/// disconnected.
+/// How long calls may continue before a restart, or after their client has disconnected.
 pub(super) const LEAVING_TIME: Duration = Duration::from_millis(800);
 /// How long a restart waits for a client that does not read its responses while other clients wait
 /// for the restart.
@@ -27,8 +27,8 @@ pub(super) const UNREAD_RESTART_TIME: Duration = Duration::from_secs(5);
 pub struct RestartHooks {
     /// Receives the causes of restarts, from [`crate::handle::recovery::Recovery::arm`].
     pub causes: Receiver<Cause>,
-    /// The socket that clients connect to, if they share the image. With it, a restart does not
-    /// wait for slow clients.
+    /// The socket that clients connect to, if they share the image. If it is set, a restart waits
+    /// only a few seconds for clients that do not read their responses.
     pub listener: Option<RawFd>,
     /// Executes the program again with the handover. Returns only on failure.
     pub execute: Box<dyn Fn(Handover) -> io::Error + Send>,
@@ -50,7 +50,8 @@ pub struct SharedSocket {
 }
 
 impl SharedSocket {
-    /// Returns the client's state for the next process. `session` is the client's session.
+    /// Returns the part of the client's state that is specific to shared images, for the restarted
+    /// program. `session` is the client's session.
     pub(super) fn hand_over(&self, session: &Session) -> JoinedClient {
         JoinedClient {
             socket: self.socket.as_raw_fd(),
@@ -69,25 +70,25 @@ impl SharedSocket {
 /// Resumes a client after its handover, if the restart fails.
 pub(super) type Resume<'a> = Box<dyn FnOnce() + 'a>;
 
-/// A client that can be handed over to the next process.
+/// A client that can be handed over to the restarted program.
 pub(super) trait Restartable: Send + Sync {
     /// Stops reading. Returns the bytes that were read but not processed.
     fn halt(&self) -> Vec<u8>;
 
-    /// Waits until `end` for calls that end soon. If `lisp_lives`, long work may continue and is
-    /// not waited for.
+    /// Waits for calls in progress, at most until `end`. If `lisp_lives`, calls that wait for long
+    /// work may be skipped, because they will not end soon.
     fn await_calls(&self, lisp_lives: bool, end: Instant);
 
-    /// Hands the client over to the next process: repeatable calls without a response, then
-    /// `unread`. Returns `None` if the client has disconnected, or if it does not read its
-    /// responses while `others` wait.
+    /// Collects the state for the restarted program: the client's streams, and as unread input its
+    /// repeatable calls without a response, followed by `unread`. Returns `None` if the client has
+    /// disconnected, or if it does not read its responses while `others` wait.
     fn hand_over(&self, unread: &[u8], others: bool) -> Option<(ClientHandover, Resume<'_>)>;
 
-    /// Continues without Lisp, which will not restart: answers the interrupted calls with errors.
+    /// Answers the interrupted calls with errors, because Lisp has died and will not be restarted.
     fn abandon_lisp(&self);
 }
 
-/// The clients that this process serves and restarts with.
+/// The clients of this process. A restart hands all of them over.
 pub struct ServedClients {
     /// A session with the Lisp that all clients share.
     session: Session,
@@ -115,7 +116,8 @@ impl ServedClients {
         let served = Arc::clone(self);
         let run = move || {
             while let Ok(cause) = hooks.causes.recv() {
-                // Serve all pending requests with one restart.
+                // One restart serves all pending causes. If a client requested a restart, earlier
+                // deaths no longer count.
                 if hooks.causes.try_iter().any(|cause| cause == Cause::Requested) {
                     served.session.recovery().forget_deaths();
                 }
@@ -142,8 +144,8 @@ impl ServedClients {
         self.clients.lock().retain(|other| !std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(client)));
     }
 
-    /// Interrupts the calls and executes the program again, with each client's unread input and
-    /// repeatable calls.
+    /// Executes the program again, and hands over each client's unread input and repeatable calls.
+    /// If Lisp has died too often, continues without Lisp instead.
     fn restart_in_place(&self, hooks: &RestartHooks, cause: &Cause) {
         // The lock keeps new clients out during the restart.
         let clients = self.clients.lock();
@@ -154,7 +156,8 @@ impl ServedClients {
         let unread: Vec<_> = clients.iter().map(|client| client.halt()).collect();
         let end = Instant::now() + LEAVING_TIME;
         clients.iter().for_each(|client| client.await_calls(!matches!(cause, Cause::Died(_)), end));
-        // Wait for calls that write files, including their responses, and block new ones.
+        // Wait for calls that write files, including their responses, and block new calls of this
+        // kind.
         let _no_writing = Writing::forbid();
         let mut left = Vec::new();
         for (client, unread) in clients.iter().zip(&unread) {

@@ -2,8 +2,8 @@
 //!
 //! Each host has three files in the cache folder: its socket, a lock and a log. A client connects
 //! while it holds the lock; if there is no host, it creates the socket and starts a host that
-//! listens on it. A host ends while it holds the same lock, so that it cannot end with a client
-//! waiting in its queue. The client then sends a [`Joining`] message with two descriptors, and the
+//! listens on it. A host ends while it holds the same lock, so that it cannot end while a client
+//! waits in its queue. A connected client sends a [`Joining`] message with two descriptors, and the
 //! host replies with [`HostMessage`]s.
 
 use std::fs::{File, OpenOptions};
@@ -41,10 +41,11 @@ pub(super) struct HostLock<'a> {
     _lock: File,
 }
 
-/// The first message of a client's process. Its streams are attached.
+/// The first message of a client's process. The descriptors of the client's streams are attached to
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Joining {
-    /// The full description of the required image, because the addresses of two images may collide.
+    /// The full description of the required image, because the hashes in two addresses may collide.
     pub(super) image: String,
     /// The client's permissions and tools.
     pub(super) settings: ClientSettings,
@@ -76,7 +77,7 @@ pub(super) enum ClientProtocol {
     Mcp,
     /// The Language Server Protocol.
     Lsp {
-        /// Whether saved files are compiled in copies of the image.
+        /// Whether documents are compiled in copies of the image.
         compile: bool,
     },
 }
@@ -96,7 +97,7 @@ pub(super) enum HostMessage {
     Text(String),
     /// The client has disconnected.
     Left {
-        /// Whether it disconnected as its protocol requires.
+        /// Whether the client disconnected as its protocol requires.
         well: bool,
     },
 }
@@ -196,7 +197,7 @@ pub(super) fn check_user(stream: &UnixStream) -> io::Result<()> {
         false => Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             format!(
-                "the other end of the socket is of user {}, and this process of user {}",
+                "the other end of the socket belongs to user {}, but this process to user {}",
                 peer.as_raw(),
                 own.as_raw()
             ),
@@ -204,7 +205,7 @@ pub(super) fn check_user(stream: &UnixStream) -> io::Result<()> {
     }
 }
 
-/// Returns the process id of the other end.
+/// Returns the process id of the other end, or 0 if it is not available.
 pub(super) fn peer_process(stream: &UnixStream) -> i32 {
     socket_peercred(stream).map_or(0, |peer| peer.pid.as_raw_nonzero().get())
 }
@@ -232,10 +233,7 @@ pub(super) fn hand_over(
     rest.write_all(&line[sent..])
 }
 
-/// Receives a message of [`hand_over`].
-///
-/// # Errors
-/// The message is invalid or was not received in time, or the client has ended.
+/// Receives the message that [`hand_over`] sends.
 pub(super) fn take_over(socket: &UnixStream) -> io::Result<(Joining, [OwnedFd; 2])> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let (mut line, mut streams) = (Vec::new(), Vec::new());
@@ -344,7 +342,7 @@ mod tests {
             drop(client);
             assert!(take_over(&host).is_err(), "{line:?}");
         }
-        // A client that stays connected without completing its message.
+        // A client that does not complete its message is rejected after the deadline.
         let (mut client, host) = UnixStream::pair().unwrap();
         client.write_all(b"{\"image\":").unwrap();
         assert_eq!(take_over(&host).unwrap_err().kind(), io::ErrorKind::WouldBlock);

@@ -3,8 +3,8 @@
 //!
 //! A new program inherits more than descriptors: the signal mask, ignored and pending signals,
 //! timers and the current folder. Code that ran in Lisp may have changed each of them, so this
-//! module resets them. It also counts the calls that write files ([`Writing`]), so that none is cut
-//! short by an execution.
+//! module resets them. It also counts the calls that write files ([`Writing`]), so that a
+//! re-execution interrupts none of them.
 
 use std::ffi::{CString, OsString, c_char};
 use std::io;
@@ -35,13 +35,13 @@ pub struct ProcessStart {
 static WRITERS: Mutex<(usize, bool)> = Mutex::new((0, false));
 static WRITTEN: Condvar = Condvar::new();
 
-/// Marks a call that writes files. While one exists, the program is neither re-executed nor ended
-/// by its server.
+/// Marks a call that writes files. While one exists, the program is not re-executed, and its server
+/// waits before it ends.
 #[derive(Debug)]
 pub struct Writing(());
 
 impl Writing {
-    /// Registers a call that writes files. Returns `None` if the program is about to be
+    /// Registers a call that writes files. Returns `None` if the program is about to end or to be
     /// re-executed.
     pub fn begin() -> Option<Self> {
         let mut writers = WRITERS.lock();
@@ -56,15 +56,16 @@ impl Writing {
         WRITTEN.wait_while(&mut WRITERS.lock(), |writers| writers.0 > 0);
     }
 
-    /// Forbids new writers, and waits at most `most` for the current ones, because the program has
-    /// been told to end.
+    /// Forbids new writers permanently, and waits at most `most` for the current ones. Called when
+    /// the program is about to end.
     pub(super) fn end(most: Duration) {
         let mut writers = WRITERS.lock();
         writers.1 = true;
         WRITTEN.wait_while_for(&mut writers, |writers| writers.0 > 0, most);
     }
 
-    /// Forbids new writers until the guard is dropped, and waits for the current ones.
+    /// Forbids new writers until the guard is dropped, and waits for the current ones. If another
+    /// such guard exists, first waits until it is dropped.
     pub fn forbid() -> NoWriting {
         let mut writers = WRITERS.lock();
         WRITTEN.wait_while(&mut writers, |writers| writers.1);
@@ -125,8 +126,8 @@ fn try_execute(
     close_on_exec_except(kept)?;
     disarm_timers();
     signals::restore();
-    // SAFETY: program and arrays are NUL-terminated arrays of NUL-terminated strings, and live
-    // until the call returns, if it does.
+    // SAFETY: `program` and the elements of both arrays are NUL-terminated strings, and the arrays
+    // are NULL-terminated. All live until the call returns, if it does.
     unsafe { libc::execve(program.as_ptr(), arguments_array.as_ptr(), variables_array.as_ptr()) };
     Err(io::Error::last_os_error())
 }
@@ -197,7 +198,8 @@ pub(crate) fn adopt_descriptor(number: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Reaps ended children of the program before the re-execution, which no other code waits for.
+/// Reaps the ended children that the program started before it was re-executed. No other code waits
+/// for them.
 pub fn reap_children() {
     // SAFETY: the call writes nothing; without children it is an error, which ends the loop.
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 /// The Lisp thread that a job runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
-    /// Short questions. Runs on Lisp's main thread, until a job that cannot be stopped blocks it.
+    /// Short questions. Their thread is Lisp's main thread, until a job on it cannot be stopped;
+    /// then a new thread replaces it.
     Query = 0,
     /// Long work, such as compiling a system, in parallel with questions.
     Work = 1,
@@ -58,16 +59,16 @@ pub struct EngineStatus {
     pub state: EngineState,
     /// The number of waiting jobs.
     pub queued: usize,
-    /// The number of jobs that ran to completion.
+    /// The number of jobs that ran and ended, with any outcome.
     pub completed: u64,
     /// The number of threads abandoned because a job on them could not be stopped.
     pub abandoned_threads: u64,
     /// The time from the start until the image was ready, in microseconds.
     pub start_microseconds: Option<u64>,
-    /// The time at which the runtime ended, in seconds since 1970; the index is as of then. `None`
-    /// while the runtime is alive.
+    /// The time at which the runtime ended, in seconds since 1970, or `None` while it is alive. The
+    /// index remains as it was at that time.
     pub died_at: Option<u64>,
-    /// Errors reported by background Lisp threads, oldest first.
+    /// Errors reported by background Lisp threads and by the engine, oldest first; at most 100.
     pub reports: Vec<String>,
 }
 
@@ -90,7 +91,7 @@ pub struct CallAnswer {
     pub bytes: Vec<u8>,
     /// The call's output to the standard streams, up to a limit.
     pub output: String,
-    /// The number of characters of output beyond the limit.
+    /// The number of characters that were dropped because the output exceeded the limit.
     pub output_dropped: u64,
 }
 
@@ -131,7 +132,7 @@ pub struct Fault {
     pub kind: FaultKind,
     /// The condition's report.
     pub message: String,
-    /// The condition's type, with its package.
+    /// The condition's type, with its package; `None` if no condition was signalled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
     /// The code's output to the standard streams.
@@ -151,22 +152,22 @@ pub enum CallError {
     Interrupted,
 }
 
-/// The fate of a job whose deadline passed.
+/// Whether a job ran before its deadline passed, and whether it was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Expired {
-    /// It waited until the deadline, and did not run.
+    /// The job waited until the deadline, and did not run.
     NeverBegan,
-    /// It was stopped. Its effects until then remain.
+    /// The job was stopped. Its effects until then remain.
     Stopped,
-    /// It could not be stopped, and continues to run.
+    /// The job could not be stopped, and continues to run.
     StillRunning,
 }
 
 impl std::fmt::Display for Expired {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::NeverBegan => ": it was busy with other work until then, and this never began",
+            Self::NeverBegan => ": it was busy with other work, and this request was never started",
             Self::Stopped => "; the work was stopped",
             Self::StillRunning => {
                 ", and the work could not be stopped: it runs without interrupts, or in foreign code"
@@ -187,7 +188,7 @@ pub enum LispError {
     DeadlinePassed {
         /// The time allowed.
         milliseconds: u64,
-        /// The fate of the job.
+        /// Whether the job ran and was stopped.
         work: Expired,
     },
     /// The thread of a running job, for example in its progress listener, tried to wait for another
@@ -213,7 +214,7 @@ pub enum LispError {
         "the Lisp half gave an answer that cannot be read ({0}); core and program may be from different builds"
     )]
     Unreadable(String),
-    /// A bug in the host.
+    /// The job's Rust code panicked, which is a bug in the host.
     #[error("a job panicked on the Lisp thread: {0}")]
     Panicked(String),
 }

@@ -17,7 +17,8 @@ use super::signals;
 const TERMINATION: Duration = Duration::from_millis(300);
 const POLL: Duration = Duration::from_millis(10);
 
-/// A process, identified by its ID and start time, because the system reuses IDs.
+/// A process, identified by its ID and start time, because the system reuses IDs. `parent` is the
+/// parent's ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Process {
     number: i32,
@@ -25,7 +26,7 @@ struct Process {
     started: u64,
 }
 
-/// Reads the process `number`. Returns `None` if it has ended.
+/// Returns the process with the ID `number`, or `None` if it has ended.
 fn process(number: i32) -> Option<Process> {
     let text = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
     // The command name, in parentheses, may contain any character.
@@ -36,8 +37,8 @@ fn process(number: i32) -> Option<Process> {
     is_alive.then_some(process)
 }
 
-/// Returns whether the process is a copy of this program. A copy ends and cleans up by itself when
-/// the pipe of its orders closes.
+/// Returns whether the process is a copy of this program. A copy ends its children and itself when
+/// the pipe from this process closes.
 fn is_copy(process: &Process) -> bool {
     let command = std::fs::read(format!("/proc/{}/cmdline", process.number)).unwrap_or_default();
     command.split(|byte| *byte == 0).nth(1) == Some(b"helper".as_slice())
@@ -91,7 +92,7 @@ pub(crate) fn end_children() {
 static ENDED_BY: AtomicI32 = AtomicI32::new(0);
 static ENDING: OnceLock<Semaphore> = OnceLock::new();
 
-/// A signal handler; it only stores to an atomic and posts a semaphore.
+/// The signal handler. It only stores to an atomic and posts a semaphore.
 extern "C" fn note_end(signal: libc::c_int) {
     ENDED_BY.store(signal, Ordering::SeqCst);
     if let Some(ending) = ENDING.get() {
@@ -133,8 +134,8 @@ pub(crate) fn end_children_at_signals(clean: impl FnOnce() + Send + 'static) -> 
         }
     })?;
     for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT] {
-        // SAFETY: the handler only stores to an atomic and posts a semaphore, both of which are
-        // async-signal-safe.
+        // SAFETY: the handler only stores to an atomic and posts a semaphore, and both operations
+        // are async-signal-safe.
         let before = unsafe { libc::signal(signal, note_end as *const () as libc::sighandler_t) };
         if before == libc::SIG_IGN {
             // Leave it ignored, as nohup has set it. SAFETY: ignoring a signal installs no handler.

@@ -2,8 +2,8 @@
 //! can write in one folder only.
 //!
 //! Landlock restricts writes by folder, but does not cover all kinds of sockets, the attributes of
-//! files, or the resources that processes share; a seccomp filter refuses these calls. Dropping
-//! capabilities removes a superuser's powers over the system.
+//! files, or the resources that processes share; a seccomp filter refuses the system calls for
+//! these. Dropping capabilities removes a superuser's powers over the system.
 //!
 //! The few system calls are made here directly: crates for them are larger than this code and
 //! depend on procedural macros.
@@ -15,7 +15,8 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-/// The reason why a process cannot be confined, as a clause.
+/// The reason why a process cannot be confined. The messages are clauses, without a capital and a
+/// full stop.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfineError {
@@ -25,26 +26,28 @@ pub enum ConfineError {
     /// The kernel's Landlock cannot refuse every kind of write.
     #[error("this kernel's Landlock (version {0}) cannot prevent truncation: use Linux 6.2 or later")]
     TooOld(i64),
-    /// A call failed.
+    /// A system call failed, or the process has several threads.
     #[error("the kernel refuses to confine the process: {0}")]
     Refused(String),
 }
 
-/// The first version of Landlock that can refuse every change of a file's contents.
+/// The first version of Landlock that can refuse every change of a file's contents, including
+/// truncation.
 const MIN_VERSION: i64 = 3;
 
 // From linux/landlock.h.
 const VERSION: u32 = 1;
 const RULE_PATH_BENEATH: i32 = 1;
 const WRITE_FILE: u64 = 1 << 1;
-/// The rights to create and remove entries of a folder, of any kind.
+/// The nine rights to create and remove entries of a folder, one for each kind of entry.
 const CHANGE_FOLDER: u64 = 0x1ff << 4;
 const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
 const IOCTL_DEVICE: u64 = 1 << 15;
 /// The rights to bind and to connect TCP sockets.
 const TCP: u64 = 0b11;
-/// Abstract Unix sockets and signals of processes outside.
+/// The scopes for abstract Unix sockets and for signals: neither reaches processes that are not
+/// confined with this one.
 const SCOPED: u64 = 0b11;
 
 /// `struct landlock_ruleset_attr`. Older kernels accept a longer struct if the fields that they do
@@ -65,8 +68,8 @@ struct PathBeneath {
 }
 
 impl Ruleset {
-    /// Returns the rules for Landlock of `version`: they restrict writes, TCP from version 4,
-    /// signals and abstract sockets from version 6.
+    /// Returns the rules for Landlock of `version`: they restrict writes, from version 4 also TCP,
+    /// and from version 6 also signals and abstract sockets.
     fn of(version: i64) -> Result<Self, ConfineError> {
         if version < MIN_VERSION {
             return Err(ConfineError::TooOld(version));
@@ -84,9 +87,10 @@ fn checked(result: i64) -> Result<i64, ConfineError> {
     if result < 0 { Err(ConfineError::Refused(io::Error::last_os_error().to_string())) } else { Ok(result) }
 }
 
-/// The calls that the filter refuses: sockets; owner, mode, times and attributes of files; shared
-/// memory, semaphores, message queues and keys; priorities and processors of other processes; and
-/// io_uring, whose calls bypass filters.
+/// The system calls that the filter refuses. They create sockets; change the owner, mode, times or
+/// attributes of files; use shared memory, semaphores, message queues or keys; or change the
+/// priority, processors or memory placement of processes. io_uring is among them because its
+/// operations bypass filters.
 const REFUSED_CALLS: &[i64] = &[
     libc::SYS_socket,
     libc::SYS_io_uring_setup,
@@ -151,12 +155,12 @@ const ALLOWED_CONTROLS: &[u64] = &[
     libc::FIONCLEX,
 ];
 
-/// System calls of the x32 ABI have numbers from here.
+/// The number of the first system call of the x32 ABI; all later numbers are x32, too.
 const OTHER_CALLS: u32 = 0x4000_0000;
 
-/// Returns the filter's program. Calls of other architectures, [`REFUSED_CALLS`] and limits of
-/// other processes fail with EACCES. ioctl requests other than [`ALLOWED_CONTROLS`] fail with
-/// ENOTTY, as if they did not exist.
+/// Returns the program of the seccomp filter. System calls of other ABIs, [`REFUSED_CALLS`], and
+/// `prlimit64` with a process ID fail with EACCES. ioctl requests other than [`ALLOWED_CONTROLS`]
+/// fail with ENOTTY, as if they did not exist.
 fn filter() -> Vec<libc::sock_filter> {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -166,7 +170,7 @@ fn filter() -> Vec<libc::sock_filter> {
     const X86_64: u32 = 0xc000_003e;
     let refusal = libc::SECCOMP_RET_ERRNO | libc::EACCES.unsigned_abs();
     let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
-    // Each test precedes its refusal, and skips it with a jump of one.
+    // Each test is followed by its refusal, and skips it with a jump of one.
     let mut program = vec![
         step(LOAD, 4, 0, 0),
         step(EQUAL, X86_64, 1, 0),
@@ -184,7 +188,8 @@ fn filter() -> Vec<libc::sock_filter> {
     let (first, second) = (step(LOAD, 16, 0, 0), step(LOAD, 24, 0, 0));
     let only = |program: &mut Vec<_>, call: i64, argument, values: &[u64], refusal| {
         let count = u8::try_from(values.len()).unwrap_or(0);
-        // Other calls skip the argument, each of its tests, the refusal and the permission.
+        // For other calls, skip the loading of the argument, its tests, the refusal and the
+        // permission.
         program.push(step(EQUAL, u32::try_from(call).unwrap_or(OTHER_CALLS), 0, count + 3));
         program.push(argument);
         for (left, value) in (1..=count).rev().zip(values) {
@@ -199,14 +204,14 @@ fn filter() -> Vec<libc::sock_filter> {
     program
 }
 
-/// Permanently confines this process and its future children: they may write only in `folder` and
-/// to `/dev/null`, change no attributes of files, create no sockets, and affect neither the system
-/// nor other processes. Reading and executing stay allowed. Closes inherited descriptors except the
-/// standard ones. Must be called while the process has one thread, because other threads would not
-/// be confined.
+/// Permanently confines this process and its future children. They may write only in `folder` and
+/// to `/dev/null`, change no attributes of files, create no sockets except socket pairs, and affect
+/// neither the system nor other processes. Reading and executing stay allowed. Closes inherited
+/// descriptors except the standard ones. Must be called while the process has one thread, because
+/// other threads would not be confined.
 ///
 /// # Errors
-/// The kernel does not support it, or there are other threads. The process may then be partly
+/// The kernel does not support Landlock, or there are other threads. The process may then be partly
 /// confined, and should exit.
 pub fn confine(folder: &Path) -> Result<(), ConfineError> {
     let refused = |error: io::Error| ConfineError::Refused(error.to_string());
@@ -268,8 +273,8 @@ pub fn confine(folder: &Path) -> Result<(), ConfineError> {
     Ok(())
 }
 
-/// Closes descriptors inherited from before the execution, because code could write through one
-/// that is open for writing.
+/// Closes the descriptors that the process inherited when it was executed, because code could write
+/// through those that are open for writing.
 fn close_inherited() -> io::Result<()> {
     let all: Vec<RawFd> = std::fs::read_dir("/proc/self/fd")?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())

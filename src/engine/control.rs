@@ -31,7 +31,7 @@ impl fmt::Debug for Cancellation {
 }
 
 impl Cancellation {
-    /// Cancels the question: interrupts its call in Lisp, and makes its caller get
+    /// Cancels the question: interrupts its call in Lisp, so that its caller gets
     /// [`LispError::Cancelled`].
     pub fn cancel(&self) {
         self.inner.cancelled.store(true, Ordering::SeqCst);
@@ -93,19 +93,19 @@ impl Control {
         self
     }
 
-    /// Returns a control whose time limit is the time left until `deadline`.
+    /// Returns a copy that expires at `deadline`.
     pub(crate) fn until(&self, deadline: Instant) -> Self {
         Self { allowed: deadline.saturating_duration_since(Instant::now()), ..self.clone() }
     }
 
-    /// Reports progress to `listener`.
+    /// Sets the progress listener.
     #[must_use]
     pub fn on_progress(mut self, listener: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(listener));
         self
     }
 
-    /// Returns a control that reports progress to `listener` instead.
+    /// Returns a copy with `listener` as its progress listener.
     pub(crate) fn reporting_to(&self, listener: OnProgress) -> Self {
         Self { progress: Some(listener), ..self.clone() }
     }
@@ -115,7 +115,7 @@ impl Control {
         self.progress.as_ref()
     }
 
-    /// Reports progress.
+    /// Passes `progress` to the listener, if there is one.
     pub(crate) fn report(&self, progress: Progress) {
         if let Some(listener) = &self.progress {
             listener(progress);

@@ -14,7 +14,7 @@ pub(crate) static LIBRARY: &[u8] =
 /// zlib-compressed contents.
 pub(crate) static CONTRIBS: &[(&str, u64, &[u8])] = include!(concat!(env!("OUT_DIR"), "/contribs.rs"));
 
-/// The baked index of the core's cross references.
+/// The index of the core's cross references, with source positions.
 pub(crate) static INDEX: &[u8] = include_bytes!(concat!(env!("STEELBANK_BUILT_IMAGE"), "/steelbank.xref"));
 
 /// Makes the linker keep the core, as section `lisp.core`, in the program that calls this.

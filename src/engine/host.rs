@@ -73,7 +73,8 @@ thread_local! {
     static MAIN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Marks this thread as the one that the runtime is started on. It must never return into Lisp.
+/// Marks this thread as the one that the runtime is started on. [`serve`] returns to Lisp on it
+/// only to save the core.
 pub(super) fn become_main() {
     MAIN.set(true);
 }
@@ -90,7 +91,7 @@ pub(super) fn set_progress(progress: Option<ProgressListener>) {
 
 /// Passes this module's functions to the shim, and starts the thread that reports Lisp's death.
 pub(super) fn install(runtime: &Runtime, host: &'static Shared) -> io::Result<()> {
-    // A previous start that failed may have created it.
+    // An earlier start that failed may have created the semaphore.
     if EXIT_MONITOR.get().is_none() {
         let _ = EXIT_MONITOR.set(Semaphore::new()?);
     }
@@ -134,7 +135,8 @@ pub(super) fn announce_death(status: c_int, reason: &'static str) {
     }
 }
 
-/// Only stores and posts, because the thread may hold any lock and may be in a signal handler.
+/// Only stores to atomics and posts a semaphore, because the thread may hold any lock and may be in
+/// a signal handler.
 extern "C" fn died(status: c_int, reason: *const c_char) {
     if DEATH.record(status, reason)
         && let Some(exit_monitor) = EXIT_MONITOR.get()
@@ -153,7 +155,7 @@ extern "C" fn serve(entry_points: *const ffi::steelbank_entry_points, lane: u64)
     guarded(|| host.serve(lane, entry));
     if host.is_dead() || MAIN.get() && !host.is_saving() {
         // The main Lisp thread returns from here only to save the core, and no thread may return
-        // into a dead Lisp. An abandoned thread other than the main one ends.
+        // into a dead Lisp. An abandoned thread other than the main one returns, and then ends.
         loop {
             std::thread::park();
         }
@@ -177,7 +179,7 @@ extern "C" fn supervise(order: *mut ffi::steelbank_order) {
 /// Returns the bytes that C passes as pointer and length.
 ///
 /// # Safety
-/// They must be valid for reading until the caller is done with the slice.
+/// The bytes must be valid for reading until the caller is done with the slice.
 unsafe fn bytes<'a>(bytes: *const u8, length: usize) -> &'a [u8] {
     if length == 0 {
         return &[];

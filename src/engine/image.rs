@@ -1,5 +1,6 @@
-//! The files of an SBCL: runtime library, core and contrib modules. Checks that library and core
-//! are of the same build, makes an embedded library loadable, and unpacks embedded contribs.
+//! The files of an SBCL: runtime library, core and contrib modules. Checks that the core is
+//! complete and reads its build ID, makes an embedded library loadable, and unpacks embedded
+//! contribs.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -91,12 +92,12 @@ impl RuntimeLibrary {
     }
 }
 
-/// Returns the remedy for an error while the library is written to a memory file.
+/// Returns advice about an error that occurred while the library was written to a memory file.
 fn memory_file_remedy(error: &io::Error) -> &'static str {
     if error.raw_os_error() == Some(libc::EFBIG) {
         "the limit on the size of files (ulimit -f) applies to it: raise the limit"
     } else {
-        "the system refuses memfd_create, and none of /dev/shm, /tmp and the cache folder is writable and mounted without noexec"
+        "the system refuses memfd_create; make /dev/shm, /tmp or the cache folder writable, on a file system without noexec"
     }
 }
 
@@ -121,7 +122,7 @@ pub enum Contribs {
         /// The folder to write them to. It appears complete or not at all.
         folder: PathBuf,
     },
-    /// There are none.
+    /// No contrib modules.
     None,
 }
 
@@ -145,7 +146,7 @@ pub enum ImageError {
         path: PathBuf,
     },
     /// The file is shorter than the core in it.
-    #[error("{path} is cut off: it has {size} bytes instead of at least {expected}", path = path.display())]
+    #[error("{path} is truncated: it has {size} bytes instead of at least {expected}", path = path.display())]
     Truncated {
         /// The file.
         path: PathBuf,
@@ -164,7 +165,7 @@ pub enum ImageError {
         /// The runtime's build.
         runtime: String,
     },
-    /// An unnamed file cannot be opened.
+    /// `/proc` is not mounted, so an unnamed file cannot be opened.
     #[error(
         "the file system /proc is not mounted, and the embedded SBCL is started from /proc/self; mount it"
     )]
@@ -207,7 +208,8 @@ pub(super) fn core_build(path: &Path) -> Result<String, ImageError> {
     {
         match (kind, entry) {
             (BUILD_ID_ENTRY, entry) => build = build_id(entry),
-            // A space consists of its identifier, words, page in the file, address and pages.
+            // A space has five words: identifier, length in words, first page in the file, address,
+            // and number of pages.
             (DIRECTORY_ENTRY, spaces) => {
                 for [_, words, page, ..] in spaces.as_chunks::<5>().0 {
                     end =
@@ -228,7 +230,8 @@ pub(super) fn core_build(path: &Path) -> Result<String, ImageError> {
 }
 
 /// Returns the build ID in an entry of a core's header: its length in bytes, then the bytes, to the
-/// end of the entry. The number of words before it varies: two up to SBCL 2.6.4, three in 2.6.7.
+/// end of the entry. The number of words before the length varies: two up to SBCL 2.6.4, three in
+/// 2.6.7.
 fn build_id(entry: &[u64]) -> Option<String> {
     (0..entry.len()).find_map(|at| {
         let (length, words) = (usize::try_from(entry[at]).ok()?, &entry[at + 1..]);
@@ -241,8 +244,8 @@ fn build_id(entry: &[u64]) -> Option<String> {
     })
 }
 
-/// Returns a path from which the dynamic linker can open the library, and the descriptor that keeps
-/// the path valid.
+/// Returns a path from which the dynamic linker can open the library. For a library in memory, also
+/// returns the descriptor that must stay open while the path is used.
 pub(super) fn library_path(image: &Image) -> Result<(PathBuf, Option<OwnedFd>), ImageError> {
     match &image.library.0 {
         LibrarySource::File(path) => {
@@ -266,7 +269,7 @@ pub(super) fn library_path(image: &Image) -> Result<(PathBuf, Option<OwnedFd>), 
     }
 }
 
-/// Creates a file in memory.
+/// Creates a file in memory with these contents.
 fn memory_file(bytes: &[u8]) -> io::Result<File> {
     let mut file = File::from(memfd_create("libsteelbank-sbcl", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;
@@ -287,7 +290,7 @@ fn nameless_file(bytes: &[u8], folder: &Path) -> io::Result<File> {
 }
 
 impl Contribs {
-    /// Returns the cache folder in which they are unpacked.
+    /// Returns the cache folder that contains the folder of the unpacked contribs.
     fn cache(&self) -> Option<&Path> {
         match self {
             Self::Packed { folder, .. } => folder.parent(),

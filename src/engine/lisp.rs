@@ -30,7 +30,7 @@ pub enum SaveError {
     /// The save failed, and Lisp is dead.
     #[error("the image could not be saved: {0}")]
     Failed(String),
-    /// The written file is not a core.
+    /// The written file cannot be used as a core.
     #[error(transparent)]
     Image(#[from] ImageError),
 }
@@ -52,11 +52,8 @@ impl Lisp {
         Self { shared }
     }
 
-    /// Starts SBCL on its own thread, and returns at once. Jobs can be submitted immediately; they
-    /// wait.
-    ///
-    /// # Errors
-    /// [`StartError`] names the cause and the remedy.
+    /// Starts SBCL on a new thread, and returns at once. Jobs can be submitted immediately; they
+    /// wait until the image is ready.
     pub fn start(settings: &Settings) -> Result<Self, StartError> {
         start::start(settings)
     }
@@ -74,7 +71,7 @@ impl Lisp {
         self.shared.wait_until_ready()
     }
 
-    /// Returns whether the image was not ready in time.
+    /// Returns whether the start timeout has passed and the image is still not ready.
     pub(crate) fn has_timed_out(&self) -> bool {
         self.shared.has_timed_out()
     }
@@ -120,7 +117,7 @@ impl Lisp {
             return Err(SaveError::Unsaveable(obstacles));
         }
         match self.shared.save(allowed) {
-            // A save ends with C's exit, which the shim reports like any other.
+            // A save ends with a call of C's exit, which the shim reports like any other exit.
             Some((0, _)) => Ok(image::core_build(path).map(drop)?),
             Some((_, reason)) => {
                 // Prefer Lisp's last report, because it is more specific than the runtime's
@@ -138,7 +135,8 @@ impl Lisp {
         self.shared.phase.wait_for_trouble(seen)
     }
 
-    /// Records that the heap was exhausted in code that handles its own faults.
+    /// Records that a load exhausted the heap. Loads return their faults as results, so that the
+    /// engine does not see them.
     pub(crate) fn note_heap_exhausted(&self) {
         self.shared.note_heap_exhausted();
     }
@@ -204,7 +202,8 @@ pub(super) struct EntryPoints<'a> {
 
 impl<'a> EntryPoints<'a> {
     /// # Safety
-    /// The current thread must be one that Lisp called `serve` on, and the token must not outlive that call.
+    /// The current thread must be one that Lisp called `serve` on, and the token must not outlive
+    /// that call.
     pub(super) unsafe fn new(points: &'a ffi::steelbank_entry_points) -> Self {
         Self { points, not_send: PhantomData }
     }
@@ -215,7 +214,7 @@ impl<'a> OnLisp<'a> {
         Self { entry, shared }
     }
 
-    /// Returns the boundary version of the Lisp half.
+    /// Returns the Lisp half's version of the interface, `STEELBANK_ABI`.
     pub(super) fn interface(&self) -> u32 {
         self.entry.points.abi
     }
@@ -232,17 +231,14 @@ impl<'a> OnLisp<'a> {
         Ok(unsafe { ping(number) })
     }
 
-    /// Extends the running job's deadline by `more`. For jobs that wait for something that must not
-    /// count.
+    /// Extends the running job's deadline by `more`. Jobs use it for work that must not count
+    /// against their limit, such as printing a result.
     pub fn grant(&self, more: Duration) {
         self.shared.grant(more);
     }
 
-    /// Calls the question `question`, defined by `define-question` in `lisp/`, with the job's
-    /// remaining time as its limit. `arguments` must serialize to an array (`&()` for none).
-    ///
-    /// # Errors
-    /// [`CallError`]: the code failed or was stopped.
+    /// Calls the question `question`, which is defined with `define-question` in `lisp/`. The time
+    /// limit is the job's remaining time. `arguments` must serialize to an array (`&()` for none).
     pub fn call(
         &self,
         question: &str,

@@ -21,7 +21,7 @@ pub(super) enum Stage {
     Dead(Arc<str>),
 }
 
-/// Lisp's current stage and what is known about its start, death and troubles.
+/// Lisp's current stage, the times of its start and death, its reports, and the trouble so far.
 pub(super) struct Phase {
     stage: Mutex<Stage>,
     changed: Condvar,
@@ -53,7 +53,7 @@ impl Phase {
         self.stage.lock().clone()
     }
 
-    /// Enters the ready stage, if Lisp is starting.
+    /// Enters the ready stage, unless Lisp has left the starting stage already.
     pub(super) fn become_ready(&self) {
         let mut stage = self.stage.lock();
         if *stage == Stage::Starting {
@@ -63,7 +63,8 @@ impl Phase {
         }
     }
 
-    /// Enters the dead stage. Returns the reason of the first call, as the end of a sentence.
+    /// Enters `stage`, [`Stage::Dead`] or [`Stage::OtherInterface`], unless Lisp is already dead.
+    /// Returns the reason of the first death, as a sentence fragment.
     pub(super) fn die(&self, stage: Stage) -> Arc<str> {
         let _ = self.died_at.set(SystemTime::now());
         self.dead.store(true, Ordering::SeqCst);
@@ -85,7 +86,7 @@ impl Phase {
         self.dead.load(Ordering::SeqCst)
     }
 
-    /// Returns when it died, if it has.
+    /// Returns when Lisp died, or `None` if it is alive.
     pub(super) fn died_at(&self) -> Option<SystemTime> {
         self.died_at.get().copied()
     }

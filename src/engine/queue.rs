@@ -35,13 +35,13 @@ pub(super) struct LaneState {
     pub(super) running: Option<RunningJob>,
     /// The number of jobs taken so far.
     taken: u64,
-    /// Incremented when the lane's thread is abandoned. A thread serves only while it equals the
-    /// value at its start.
+    /// Incremented when the lane's thread is abandoned. A thread serves the lane only while the
+    /// number equals its value at the thread's start.
     pub(super) generation: u64,
     pub(super) thread: LaneThread,
     /// The thread's ID in the operating system.
     pub(super) system_thread: i32,
-    /// The number of threads abandoned in a row, without one that finished a job.
+    /// The number of threads abandoned since a thread of the lane last finished a job.
     pub(super) given_up: u32,
     /// The error for every job, once Lisp is dead.
     closed: Option<LispError>,
@@ -54,7 +54,7 @@ pub(super) enum LaneThread {
     /// Not needed yet.
     #[default]
     None,
-    /// Lisp was ordered to start it.
+    /// Lisp was ordered to start the thread.
     Ordered,
     Serving,
 }
@@ -65,10 +65,11 @@ pub(super) struct RunningJob {
     /// The number of the current call into Lisp, or 0 between calls.
     pub(super) call: u64,
     pub(super) call_deadline: Option<Instant>,
-    /// When it was first interrupted, and how long its thread had waited for a processor by then.
+    /// When a check first found the job late, and how long its thread had waited for a processor by
+    /// then.
     pub(super) stopping: Option<(Instant, Duration)>,
     pub(super) last_order: Option<Instant>,
-    /// For how long Lisp has taken no orders since then.
+    /// For how long, since the time in `stopping`, Lisp has taken no orders.
     pub(super) held: Duration,
 }
 
@@ -101,7 +102,7 @@ impl JobQueue {
         &self.lanes[lane as usize]
     }
 
-    /// Adds a job. If Lisp is dead, the job ends with that error.
+    /// Adds a job. If Lisp is dead, the job fails with the error that reports the death.
     pub(super) fn push(&self, job: Job) {
         let (lane, deadline) = (job.job_state.lane, job.job_state.deadline());
         let state = self.lane(lane);
@@ -143,8 +144,8 @@ impl JobQueue {
         })
     }
 
-    /// Waits for the next job and marks it as running. Returns `None` if this thread was abandoned
-    /// or Lisp is dead.
+    /// Waits for the next job and marks it as running. Returns `None` if this thread was abandoned,
+    /// must exit for a save, or if Lisp is dead.
     pub(super) fn next(&self, lane: Lane, generation: u64) -> Option<Job> {
         let lane = self.lane(lane);
         let mut state = lane.state.lock();
@@ -179,7 +180,8 @@ impl JobQueue {
         self.completed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records that the lane's thread is about to enter Lisp. Returns the call's number.
+    /// Records that the lane's thread is about to enter Lisp, and returns the call's number.
+    /// Returns an error if the thread may not enter Lisp or the job's deadline has passed.
     pub(super) fn begin_call(
         &self,
         lane: Lane,

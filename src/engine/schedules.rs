@@ -1,5 +1,5 @@
 //! Tests the queue, the tickets and the watch under many thread schedules with shuttle: every job
-//! gets exactly one outcome, and that outcome is true.
+//! gets exactly one outcome, and the correct one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ fn queue() -> &'static JobQueue {
 }
 
 fn submitted(queue: &'static JobQueue, allowed: Duration) -> Ticket<()> {
-    // There is no Lisp here, so the body is never called: the tests play the Lisp thread.
+    // There is no Lisp here, so the body is never called: the tests act as the Lisp thread.
     let (job, ticket) = job(queue, Lane::Query, allowed, None, |_| Ok(()));
     queue.push(job);
     ticket
@@ -45,7 +45,7 @@ fn check_lane(queue: &JobQueue, now: Instant, reacts: bool, waited: Duration) ->
     actions
 }
 
-/// Plays a Lisp thread whose job is stopped: enters Lisp, is stopped there, and leaves.
+/// Acts as a Lisp thread that runs a job until the job is stopped: enters Lisp and leaves again.
 fn stopped(queue: &JobQueue, job: &Job, generation: u64) {
     if let Ok(call) = queue.begin_call(Lane::Query, generation, Instant::now(), None) {
         thread::yield_now();
@@ -55,7 +55,7 @@ fn stopped(queue: &JobQueue, job: &Job, generation: u64) {
     queue.finish(Lane::Query, generation);
 }
 
-/// At whatever moment Lisp dies, the waiting caller gets the death as its error, not a stop.
+/// Whenever Lisp dies, every waiting caller gets the death as its error, not an interruption.
 #[test]
 fn a_death_reaches_every_job() {
     shuttle::check_random(
@@ -111,8 +111,8 @@ fn lane_is_idle_once_outcome_is_delivered() {
     );
 }
 
-/// However late the watch runs, a job that does not stop is answered before its lane is taken over,
-/// and has the usual time to stop after the first interrupt.
+/// If the watch runs late, a job that does not stop is answered before its lane is taken over, and
+/// still has the usual time to stop after the first interrupt.
 #[test]
 fn late_watch_answers_before_takeover() {
     shuttle::check_random(
@@ -141,7 +141,7 @@ fn late_watch_answers_before_takeover() {
     );
 }
 
-/// A call that does not stop at its own limit does not use up the rest of its job's time.
+/// If a call does not stop at its limit, its job ends soon after, not at the job's deadline.
 #[test]
 fn unstoppable_call_ends_its_job() {
     shuttle::check_random(
@@ -200,8 +200,8 @@ fn starved_thread_is_not_abandoned() {
     }
 }
 
-/// Whenever the watch checks, a job that waited is reported as never begun, and one that entered
-/// Lisp as stopped.
+/// However the threads interleave, an expired job is reported as never begun if it did not enter
+/// Lisp, and as stopped if it did.
 #[test]
 fn expiry_reports_whether_work_began() {
     shuttle::check_random(
@@ -239,8 +239,8 @@ fn expiry_reports_whether_work_began() {
     );
 }
 
-/// A listener is called once, whether the thread, the watch or a cancelling caller is first. Its
-/// panic ends none of them.
+/// A listener is called once, whichever of the thread, the watch and a cancelling caller is first.
+/// The listener's panic ends none of them.
 #[test]
 fn listener_runs_once_and_panics_are_caught() {
     shuttle::check_random(
@@ -252,7 +252,7 @@ fn listener_runs_once_and_panics_are_caught() {
             let counter = Arc::clone(&calls);
             ticket.when_done(move |_| {
                 counter.fetch_add(1, Ordering::SeqCst);
-                // Bypass the panic hook, which would print it.
+                // Bypass the panic hook, which would print a message.
                 std::panic::resume_unwind(Box::new("the listener's own"));
             });
             let server = thread::spawn(move || {
@@ -311,8 +311,8 @@ fn no_entry_after_death_is_reported() {
     );
 }
 
-/// Two threads end the runtime at the same time. One is first, and its status and reason are both
-/// recorded.
+/// If two threads report a death at the same time, the recorded status and reason are both from the
+/// first report.
 #[test]
 fn first_death_report_wins() {
     const REASONS: [&std::ffi::CStr; 2] = [c"the runtime called exit", c"Lisp's toplevel function returned"];

@@ -1,9 +1,9 @@
 //! [`Shared`], the state of the one Lisp in the process: its queue, its watch and its phase.
 //!
 //! Three kinds of threads use it. *Callers* submit jobs and wait on tickets. *Lisp threads*, one
-//! per lane, run the jobs in order of arrival. The *watch* thread enforces the deadlines. Listeners
-//! for outcomes that the watch sets are called on a separate thread, so that a slow listener delays
-//! no deadline.
+//! per lane, run the jobs in order of arrival. The *watch* thread enforces the deadlines. When it
+//! ends a job, a separate thread calls the job's listener, so that a slow listener delays no
+//! deadline.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ pub(super) struct Shared {
     pub(super) queue: JobQueue,
     wakeups: Sender<Wakeup>,
     saving: AtomicBool,
-    /// The exit status of the runtime, which the shim has intercepted.
+    /// The runtime's exit status, which the shim reported instead of ending the process.
     death_status: AtomicI32,
     settings: Settings,
     sbcl_version: String,
@@ -119,8 +119,8 @@ impl Shared {
         }
     }
 
-    /// Makes Lisp's threads end, and waits until the runtime has exited, as it does after a save.
-    /// Returns the exit status and the message, or `None` if it did not exit in time.
+    /// Makes Lisp's threads end, and waits for the runtime's exit, which follows the save. Returns
+    /// the exit status and the message, or `None` if the runtime did not exit in time.
     pub(super) fn save(&self, allowed: Duration) -> Option<(i32, String)> {
         self.saving.store(true, Ordering::SeqCst);
         self.queue.end_threads();
@@ -129,7 +129,7 @@ impl Shared {
         Some((self.death_status.load(Ordering::SeqCst), reason.to_string()))
     }
 
-    /// Records that a job ended because the heap was exhausted.
+    /// Records that the heap was exhausted.
     pub(super) fn note_heap_exhausted(&self) {
         self.phase.note_trouble(|trouble| trouble.filled += 1);
     }
@@ -199,7 +199,7 @@ impl Shared {
                 self.queue.alarm.wake_by(next);
             }
         }
-        // During its start, Lisp has a separate time limit; see wait_until_ready.
+        // While Lisp starts, another time limit applies; see wait_until_ready.
         undone &= self.phase.stage() == Stage::Ready;
         if undone {
             self.queue.alarm.wake_by(StallTimer::next(now));

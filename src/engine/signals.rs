@@ -30,8 +30,8 @@ fn mask(how: libc::c_int) {
 }
 
 /// Blocks SBCL's signals (SIGUSR2, SIGPROF) on this thread and on threads that it starts from now
-/// on. A program calls it on its main thread before it starts others; the engine's threads block
-/// them anyway.
+/// on. Call this on a program's main thread before other threads start. The engine's threads block
+/// the signals anyway.
 pub fn block_lisp_signals() {
     mask(libc::SIG_BLOCK);
 }
@@ -49,7 +49,7 @@ pub(super) fn unblock_lisp_signals() {
     mask(libc::SIG_UNBLOCK);
 }
 
-/// The signals that SBCL handles or its threads send each other, and the ones of timers and
+/// The signals that SBCL handles or that its threads send each other, and the signals of timers and
 /// children.
 const IMAGE_SIGNALS: [libc::c_int; 6] =
     [libc::SIGALRM, libc::SIGVTALRM, libc::SIGPROF, libc::SIGUSR2, libc::SIGURG, libc::SIGCHLD];
@@ -80,8 +80,8 @@ pub fn reset_signal_actions() {
     }
 }
 
-/// Checks that the system still grants `count` threads, for code that cannot report the error when
-/// it starts them.
+/// Checks that the system allows `count` more threads, because SBCL could not report a refusal when
+/// it starts them later.
 pub(super) fn probe_threads(count: usize) -> io::Result<()> {
     let (release, held) = std::sync::mpsc::channel::<()>();
     let held = std::sync::Arc::new(std::sync::Mutex::new(held));

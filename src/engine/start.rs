@@ -35,8 +35,7 @@ pub struct Settings {
 
 impl Settings {
     /// Returns settings for `image`: a heap of up to 2 GiB, stacks of 8 MiB, 30 s to start. The
-    /// heap size is the one that the core was saved with; with another, SBCL starts about 15 ms
-    /// later.
+    /// core was saved with this heap size; with another size, SBCL starts about 15 ms later.
     pub fn new(image: Image) -> Self {
         Self {
             image,
@@ -84,7 +83,7 @@ pub enum StartError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// The runtime ended while it started.
+    /// The runtime ended while it was starting.
     #[error("SBCL ended while it started: {reason}{}", self.hint())]
     Died {
         /// The runtime's message.
@@ -150,7 +149,7 @@ impl StartError {
         matches!(self, Self::Died { reason, .. } if !is_about_core(reason) && words.iter().any(|word| reason.to_lowercase().contains(word)))
     }
 
-    /// Returns a hint about the most likely cause.
+    /// Returns a hint about the most likely cause, or an empty text.
     fn hint(&self) -> String {
         match self {
             Self::Died { reason, .. } if is_about_core(reason) => {
@@ -173,8 +172,8 @@ fn is_about_core(reason: &str) -> bool {
     reason.to_lowercase().contains("core")
 }
 
-/// The number of threads that Lisp and the program still need after this point: those of the exit
-/// monitor, finalizer, supervisor and work lane, and four of the program.
+/// The number of threads that must be available before Lisp starts: for the exit monitor, the
+/// finalizer, the supervisor and the work lane, and four for the program.
 const LATER_THREADS: usize = 8;
 
 static STARTED: AtomicBool = AtomicBool::new(false);
@@ -182,7 +181,8 @@ static STARTED: AtomicBool = AtomicBool::new(false);
 /// Starts SBCL and returns at once. [`Lisp::wait_until_ready`] returns the result. Jobs can be
 /// submitted immediately.
 pub(super) fn start(settings: &Settings) -> Result<Lisp, StartError> {
-    // Check everything that can be checked before the only attempt is used up.
+    // Check everything that can be checked before the runtime is entered, because that is possible
+    // only once.
     let (path, keep_open) = image::library_path(&settings.image)?;
     let core_build = match &settings.image.core {
         Core::File(path) => Some(image::core_build(path)?),
@@ -191,7 +191,7 @@ pub(super) fn start(settings: &Settings) -> Result<Lisp, StartError> {
     if STARTED.compare_exchange(false, true, Ordering::SeqCst, Ordering::SeqCst).is_err() {
         return Err(StartError::AlreadyStarted);
     }
-    // Allow another attempt, because everything before the runtime is entered can be repeated.
+    // The attempt may be repeated, because the runtime has not been entered yet.
     launch(settings, path, core_build, keep_open).inspect_err(|_| STARTED.store(false, Ordering::SeqCst))
 }
 
@@ -206,7 +206,7 @@ fn launch(
     let runtime = unsafe { Runtime::load(&path) }?;
     if let (Core::File(path), Some(core)) = (&settings.image.core, core_build) {
         let runtime = runtime.build();
-        // The runtime's build ID has a suffix for the C compiler that the core's lacks.
+        // The runtime's build ID is the core's with a suffix for the C compiler.
         if !runtime.starts_with(core.as_str()) {
             return Err(ImageError::OtherBuild { path: path.clone(), core, runtime }.into());
         }
@@ -216,7 +216,8 @@ fn launch(
     let arguments = runtime_arguments(settings);
     let executable = match settings.image.core {
         Core::Embedded => PathBuf::from("/proc/self/exe"),
-        // The program itself may contain another core; the library contains none.
+        // Pass the runtime library, not the program: SBCL would start a core that is embedded in
+        // the program instead of the file.
         Core::File(_) => path,
     };
     let (enter, entered) = channel::<()>();
@@ -257,7 +258,7 @@ fn launch(
     Ok(Lisp::new(shared))
 }
 
-/// Checks that the memory that SBCL cannot run without is available.
+/// Checks that the system grants SBCL the memory at its fixed addresses, writable and executable.
 fn try_memory(runtime: &Runtime) -> Result<(), StartError> {
     let (mut start, mut size) = (0, 0);
     // SAFETY: both pointers are to variables of the right types. The function unmaps what it maps,

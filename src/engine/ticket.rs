@@ -2,7 +2,7 @@
 //! that stops it.
 //!
 //! The outcome goes into a slot that is filled once, by whichever comes first: the Lisp thread, the
-//! watch, or the caller who cancels.
+//! watch, or a caller that cancels the job.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -108,9 +108,9 @@ pub(super) struct JobState {
 struct JobTimes {
     deadline: Instant,
     cancelled: bool,
-    /// Whether Lisp was entered for it.
+    /// Whether the job has entered Lisp.
     begun: bool,
-    /// Whether its thread has finished it, except for delivering the outcome.
+    /// Whether the thread has finished the job, except for delivering the outcome.
     ended: bool,
 }
 
@@ -186,13 +186,12 @@ impl<T> std::fmt::Debug for Ticket<T> {
 }
 
 impl<T: Send + 'static> Ticket<T> {
-    /// Blocks until the outcome is available, not much longer than the job's deadline: a job that
-    /// cannot be stopped is abandoned.
+    /// Blocks until the outcome is available. The wait ends soon after the job's deadline even if
+    /// the job cannot be stopped, because the engine then abandons the job's thread.
     ///
     /// # Errors
-    /// [`LispError`]: the code failed, was stopped, or Lisp is dead.
-    /// [`LispError::WouldDeadlock`] at once, if this thread is running another job of the same
-    /// lane.
+    /// [`LispError`]: the code failed, was stopped, or Lisp is dead. [`LispError::WouldDeadlock`]
+    /// at once, if this thread is running another job of the same lane.
     pub fn wait(self) -> JobResult<T> {
         let lane = self.interrupt.job_state.lane;
         if super::shared::serving() == Some(lane) && !self.slot.is_decided() {

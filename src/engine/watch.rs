@@ -1,4 +1,5 @@
-//! The watch's logic: when it checks, how it enforces a lane's deadlines, and its orders to Lisp.
+//! The watch's logic: when it checks the lanes, how it enforces their deadlines, and which orders
+//! it gives to Lisp.
 //!
 //! The watch never waits for Lisp. Actions that need a Lisp thread are orders to Lisp's supervisor
 //! thread.
@@ -12,28 +13,29 @@ use super::queue::{LaneState, LaneThread, RunningJob};
 use super::sync::{Condvar, Mutex};
 use super::ticket::JobState;
 
-/// How long an interrupted job may take to unwind before its caller is answered.
+/// How long a late job may take to unwind after an interrupt before its caller is answered.
 pub(super) const UNWINDING: Duration = Duration::from_millis(250);
-/// How long after the first interrupt a job that does not stop loses its lane to another thread.
+/// How long after it was first found late a job that does not stop loses its lane to a new thread.
 pub(super) const TAKEOVER_AFTER: Duration = Duration::from_secs(1);
-/// The maximum extension of that time while Lisp takes no orders, as during a garbage collection.
+/// The maximum extension of [`TAKEOVER_AFTER`] while Lisp takes no orders, as during a garbage
+/// collection.
 pub(super) const COLLECTING: Duration = Duration::from_secs(5);
-/// The maximum extension for the time in which the thread was ready but had no processor.
+/// The maximum extension of the grace periods by the time that the thread was ready to run but had
+/// no processor.
 pub(super) const STARVED: Duration = Duration::from_secs(30);
-/// How long after its own limit a call that does not stop makes its job count as late. The rest of
-/// the job's time is for the work after the call.
+/// How long a call may exceed its limit until its job counts as late, even before the job's
+/// deadline. The rest of the job's time is meant for the work after the call.
 pub(super) const LATE_AFTER: Duration = Duration::from_secs(2);
-/// How often a job that does not stop is interrupted again, because its cleanup forms may loop as
-/// well.
+/// The time after which a job that does not stop is interrupted again, because its cleanup forms
+/// may loop as well.
 pub(super) const INTERRUPT_EVERY: Duration = Duration::from_millis(100);
-/// The number of threads of a lane abandoned in a row after which Lisp counts as dead, because
-/// another thread would block as well.
+/// The number of threads of the query lane abandoned in a row after which Lisp counts as dead,
+/// because another thread would block as well.
 const DEADLOCKED_AFTER: u32 = 2;
-/// How long Lisp may ignore an order before it counts as dead, because its collector or its
-/// supervisor hangs.
+/// How long Lisp may leave an order or a thread start undone before it counts as dead, because its
+/// collector or its supervisor hangs.
 const STALLED_AFTER: Duration = Duration::from_secs(20);
-/// The maximum time counted between two checks, so that the time in which the process was suspended
-/// does not count.
+/// The maximum time counted between two checks, so that a suspension of the process does not count.
 const LONGEST_STEP: Duration = Duration::from_secs(1);
 
 /// The time of the watch's next check.
@@ -117,7 +119,7 @@ impl Orders {
     }
 }
 
-/// The decisions of one check of a lane.
+/// The results of one check of a lane, for the caller to carry out.
 #[derive(Default)]
 pub(super) struct LaneActions {
     /// Jobs that end without an answer, and the reasons.
@@ -126,8 +128,8 @@ pub(super) struct LaneActions {
     pub(super) interrupt: Option<u64>,
     /// Whether the lane's thread was abandoned, so that the lane needs another.
     pub(super) taken_over: bool,
-    /// Whether the previous thread was abandoned too and this one finished no job: both wait for a
-    /// resource that the first one holds.
+    /// Whether two or more threads in a row were abandoned before they finished a job: they
+    /// probably wait for the same lock, which is never released.
     pub(super) deadlocked: bool,
     /// The time of the next check.
     pub(super) next: Option<Instant>,
@@ -141,8 +143,8 @@ pub(super) fn waited_for_processor(thread: i32) -> Duration {
     Duration::from_nanos(text.split(' ').nth(1).and_then(|waited| waited.parse().ok()).unwrap_or(0))
 }
 
-/// Checks a lane at the time `now`. `reacts` is false while Lisp leaves an order untaken; `waited`
-/// is [`waited_for_processor`], called for the lane's thread.
+/// Checks a lane at the time `now`. `reacts` is `false` if Lisp has not taken an order yet.
+/// `waited` returns a thread's time without a processor, as [`waited_for_processor`] does.
 pub(super) fn enforce_deadlines(
     state: &mut LaneState,
     now: Instant,
@@ -173,8 +175,9 @@ pub(super) fn enforce_deadlines(
     actions
 }
 
-/// Interrupts the running job if its deadline has passed, answers its caller if it does not stop,
-/// and abandons its thread if it still does not stop. Returns the time of the next check.
+/// Interrupts the running job if its deadline or its call's limit has passed, answers its caller if
+/// it does not stop, and abandons its thread if it still does not stop. Returns the time of the
+/// next check.
 fn enforce_on_running(
     running: &mut RunningJob,
     now: Instant,
@@ -194,7 +197,8 @@ fn enforce_on_running(
     if now < deadline && running.call_deadline.is_none_or(|call_deadline| now < call_deadline + LATE_AFTER) {
         return now + INTERRUPT_EVERY;
     }
-    // The grace periods start at the first interrupt, because the watch may run late.
+    // The grace periods start when a check first finds the job late, not at the deadline, because
+    // the watch may run late.
     let waited = waited();
     let (since, waited_before) = *running.stopping.get_or_insert((now, waited));
     let starved = STARVED.min(waited.saturating_sub(waited_before));
@@ -221,8 +225,8 @@ impl StallTimer {
         Self { last_check: Instant::now(), waited: Duration::ZERO }
     }
 
-    /// Records at the time `now` whether something is `undone`. Returns `true` once it has been so
-    /// for too long.
+    /// Records whether an order or a thread start is `undone` at the time `now`. Returns `true`
+    /// once it has been undone for too long.
     pub(super) fn is_over(&mut self, undone: bool, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.last_check).min(LONGEST_STEP);
         self.last_check = now;

@@ -24,7 +24,7 @@ pub enum ExportError {
         "No file of the project is loaded, so there is nothing to export. Load its systems first: --system auto, or --system NAME."
     )]
     Nothing,
-    /// The folder has files that were not written by this export.
+    /// The folder has files that no earlier export of a site has written.
     #[error(
         "{} is not empty and was not written by steelbank site, so it is left unchanged. Name another folder.", .0.display()
     )]

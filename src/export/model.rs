@@ -40,8 +40,8 @@ pub(super) enum Facet {
     Variable,
     /// A class or another type.
     Type,
-    /// The slot of that class. `None`: the class is unknown, so it may be any class with a slot of
-    /// this name.
+    /// A slot of the class with this number. `None` if the class is unknown: it may be any class
+    /// with a slot of this name.
     Slot(Option<SymbolNumber>),
     /// The method with this number among the project's methods of the same name.
     Method(u32),
@@ -62,7 +62,7 @@ pub(super) struct Entity {
 pub(super) struct ModelSymbol {
     pub(super) name: SymbolName,
     pub(super) facts: SymbolFacts,
-    /// The definitions in the project's files.
+    /// The numbers of its definitions in the project's files.
     pub(super) definitions: Vec<u32>,
 }
 
@@ -107,9 +107,9 @@ pub(super) struct ModelSystem {
 /// A function that a class definition generates under another name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Accessory {
-    /// Reads or writes the slot with this number.
+    /// Reads or writes a slot: the number of the class, and the index in the class's slots.
     Accessor(SymbolNumber, usize),
-    /// Constructs, copies or tests for structures.
+    /// Constructs, copies or tests instances of the structure with this number.
     Generated(SymbolNumber),
 }
 
@@ -132,7 +132,7 @@ pub(super) struct ModelToken {
     pub(super) symbol: SymbolNumber,
     pub(super) kind: OccurrenceKind,
     pub(super) meaning: Meaning,
-    /// The definition that has this token as its name.
+    /// The number of the definition that has this token as its name.
     pub(super) definition: Option<u32>,
     /// Whether the token defines the name, as in a definition, an accessor, a slot or a local
     /// binding.
@@ -150,8 +150,8 @@ pub(super) struct ReadFile {
     pub(super) lines: LineIndex,
     /// Whether the image was compiled from this text. Otherwise no position is exact.
     pub(super) fresh: bool,
-    /// Whether the text differs from the loaded one. Both this and `fresh` are false if the loaded
-    /// code was generated from the text, as CFFI's groveller does.
+    /// Whether the text differs from the loaded one. Both this and `fresh` are `false` if the
+    /// loaded code was generated from the text, as by CFFI's groveller.
     pub(super) changed: bool,
     /// The tokens in order. They do not overlap.
     pub(super) tokens: Vec<ModelToken>,
@@ -172,7 +172,7 @@ pub(super) struct Model<'a> {
     pub(super) definitions: Vec<ModelDefinition>,
     pub(super) symbols: Vec<ModelSymbol>,
     numbers: HashMap<SymbolName, SymbolNumber>,
-    /// The classes that have a slot of this name.
+    /// For each slot name, the project's classes that have a slot with this name.
     pub(super) slots: BTreeMap<SymbolNumber, BTreeSet<SymbolNumber>>,
     pub(super) accessories: BTreeMap<SymbolNumber, Accessory>,
     /// The facts about packages, by name.
@@ -286,7 +286,7 @@ impl<'a> Model<'a> {
         Ok(())
     }
 
-    /// Returns the number of a symbol. Adds it without facts if it is new.
+    /// Returns the number of a symbol. Adds the symbol, without facts, if it is new.
     fn number(&mut self, name: &SymbolName) -> SymbolNumber {
         if let Some(known) = self.find_symbol(name) {
             return known;
@@ -298,12 +298,12 @@ impl<'a> Model<'a> {
         number
     }
 
-    /// Returns the number of a symbol; `None` if it occurs in no file read so far.
+    /// Returns the number of a symbol, or `None` if the model does not contain the symbol yet.
     pub(super) fn find_symbol(&self, name: &SymbolName) -> Option<SymbolNumber> {
         self.numbers.get(name).copied()
     }
 
-    /// Gets the facts about the symbols from number `from` on from the image.
+    /// Loads the facts about the symbols with the number `from` or a higher number from the image.
     fn ask(&mut self, from: usize) -> Result<(), ExportError> {
         let symbols: Vec<_> = self.symbols[from..].iter().map(|symbol| symbol.name.clone()).collect();
         if symbols.is_empty() {
@@ -355,7 +355,7 @@ impl<'a> Model<'a> {
         self.ask(known)
     }
 
-    /// Determines the facets of definitions by the project's own macros, and numbers the methods.
+    /// Determines the facets of definitions with the project's macros, and numbers the methods.
     fn name_definitions(&mut self) {
         let mut methods: HashMap<SymbolNumber, u32> = HashMap::new();
         for definition in &mut self.definitions {
@@ -435,7 +435,7 @@ impl<'a> Model<'a> {
             tokens.push(ModelToken {
                 range: found.range,
                 name_range: match answer.text[found.name_range.indices()].starts_with('"') {
-                    // A string that names the symbol in a package definition. Its quotes are not
+                    // A string that names the symbol in a package definition: its quotes are not
                     // part of the name.
                     true => Range::new(found.name_range.start + 1, found.name_range.end - 1),
                     false => found.name_range,
@@ -463,8 +463,8 @@ impl<'a> Model<'a> {
         })
     }
 
-    /// Adds the names of packages in their definitions, which need not be symbols, and after
-    /// `in-package`.
+    /// Adds the meanings of package names after `in-package`, and the tokens of package names that
+    /// are not symbols in package definitions.
     fn add_packages(&mut self, file: u32, text: &str, lines: &LineIndex, tokens: &mut Vec<ModelToken>) {
         for token in tokens.iter_mut() {
             let before = text[..token.range.start as usize].trim_end().as_bytes();

@@ -53,7 +53,7 @@ pub struct ScipSummary {
     pub documents: usize,
     /// The number of occurrences of symbols.
     pub occurrences: usize,
-    /// The number of symbols that the files define, without local ones.
+    /// The number of symbols that the files define, without local symbols.
     pub symbols: usize,
     /// The number of symbols from outside the project.
     pub external_symbols: usize,
@@ -193,11 +193,11 @@ fn json(message: &impl MessageFull) -> std::io::Result<String> {
 
 struct ScipWriter<'a> {
     model: Model<'a>,
-    /// The symbols with information that was already written.
+    /// The symbols for which information was already written.
     written: BTreeSet<String>,
     /// The external symbols that the project uses.
     external: BTreeSet<Entity>,
-    /// The number of methods with the same disambiguator, by name and disambiguator.
+    /// By name and disambiguator: the number of methods that have both.
     methods: HashMap<String, u32>,
     names: HashMap<Entity, String>,
     summary: ScipSummary,
@@ -219,7 +219,8 @@ impl ScipWriter<'_> {
             ..Document::default()
         };
         if std::fs::read(&file.path).map_or(true, |bytes| bytes != read.text.as_bytes()) {
-            // The ranges count bytes of the decoded text.
+            // The ranges count bytes of the decoded text, so readers need it if it differs from the
+            // file.
             document.text.clone_from(&read.text);
         }
         let said = file.path.to_str().and_then(|path| diagnostics.get(path)).cloned().unwrap_or_default();
@@ -483,8 +484,9 @@ impl ScipWriter<'_> {
         };
         Package {
             manager: manager.to_owned(),
-            name: name.to_owned(),
-            version: version.to_owned(),
+            // SCIP doubles spaces here, which the crate that writes symbols leaves to its callers.
+            name: name.replace(' ', "  "),
+            version: version.replace(' ', "  "),
             ..Package::default()
         }
     }

@@ -28,14 +28,14 @@ impl Steelbank {
         }
     }
 
-    /// Asks a question about the image and the project. It waits for Lisp at most as long as
-    /// `control` allows; loads and evaluations continue meanwhile.
+    /// Answers a question about the image and the project. Waits for Lisp at most as long as
+    /// `control` allows. Loads and evaluations continue meanwhile.
     ///
     /// # Errors
     /// The request is malformed, Lisp cannot answer, or the question was cancelled.
     pub fn ask<Q: Question>(&self, question: &Q, control: &Control) -> Result<Q::Answer, Error> {
-        // Retry if the heap is full: usually other work has filled it, and fails at its own next
-        // allocation.
+        // Retry if the heap is full: usually other work has filled it, and that work fails when it
+        // next allocates memory.
         for _ in 0..(if Q::REPEATABLE { RETRIES } else { 0 }) {
             match question.answer(&self.context(), control) {
                 Err(Error::Lisp(LispError::Fault(fault))) if fault.kind == FaultKind::HeapExhausted => {
@@ -52,13 +52,14 @@ impl Steelbank {
     /// `control` allows. Questions are answered meanwhile.
     ///
     /// # Errors
-    /// The request is malformed, it was cancelled, or Lisp has died. Code that fails is an answer.
+    /// The request is malformed or was cancelled, or Lisp has died. If the user's code fails, the
+    /// answer reports this; it is not an error.
     pub fn run<A: Action>(&self, action: &A, control: &Control) -> Result<A::Answer, Error> {
         action.run(self, control)
     }
 
     /// Runs `work` and then refreshes the index, even if `work` fails, because it may have defined
-    /// something before.
+    /// something before it failed.
     pub(crate) fn refreshing<T>(&self, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         let outcome = work();
         let refreshed = self.refresh();

@@ -1,5 +1,5 @@
-//! The context in which a question is answered: [`QueryContext`] bundles the image, the index and
-//! the project, and has the steps that many questions share. `DefinitionPlaces` finds the lines
+//! The context for answering a question: [`QueryContext`] bundles the image, the index and the
+//! project, and provides the steps that many questions share. `DefinitionPlaces` finds the lines
 //! and columns of definitions.
 
 use std::borrow::Cow;
@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::answer::Location;
 use crate::answer::SourcePlace;
+use crate::answer::designator::DesignatorError;
 use crate::answer::lookup::{DEFAULT_PACKAGE, Lookup, LookupStatus, NamedSymbol};
 use crate::answer::name::escaped;
 use crate::engine::control::Control;
@@ -23,19 +24,19 @@ use crate::workspace::Project;
 use steelbank_reader::Range;
 use steelbank_xref::{Index, Package, TextSymbol};
 
-/// The context in which a question is answered: the image, the index of its cross references, and
-/// the sources.
+/// The context for answering a question: the image, the index of its cross references, and the
+/// sources.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct QueryContext<'a> {
     pub(crate) bank: &'a Steelbank,
-    /// The image.
+    /// The handle to Lisp.
     pub lisp: Lisp,
     /// The current index.
     pub index: Index,
     /// The project with its loaded files.
     pub(crate) project: &'a Project,
-    /// SBCL's own sources.
+    /// SBCL's sources.
     pub(crate) sbcl: &'a SbclSources,
     pub(crate) memo: &'a super::memo::Memo,
     /// The index of the project's text, if there is one.
@@ -82,29 +83,44 @@ impl QueryContext<'_> {
         Ok((read_json(&answer.bytes)?, answer))
     }
 
-    /// Adds the symbols called `name` in loaded files to the index, if the image has no such
-    /// symbol. A fasl interns only the symbols that it refers to. With this, an answer is the same
-    /// whether a file was compiled or came from the cache.
-    pub(crate) fn with_sidecar_symbols(&self, name: &str, package: Option<&str>) -> Cow<'_, Self> {
-        let lookup = Lookup::new(&self.index, name, package.unwrap_or(DEFAULT_PACKAGE));
-        let Ok(Lookup { asked, found: Err(LookupStatus::NoSymbol), .. }) = lookup else {
-            return Cow::Borrowed(self);
-        };
-        let naming = self.project.naming(&asked.name).into_iter();
-        let files: Vec<_> =
-            naming.filter_map(|file| self.project.positions(&file.path, file.write_date).ok()).collect();
-        self.with_symbols(
-            files.iter().flat_map(|file| file.symbols()).filter(|(_, name)| *name == asked.name),
-        )
+    /// Resolves the name in a request. If the image has no such symbol, the returned context's
+    /// index also contains the symbols of that name in loaded files. A fasl interns only the
+    /// symbols that it refers to, but an answer must not depend on whether a file was compiled or
+    /// came from the cache.
+    ///
+    /// # Errors
+    /// The name cannot be parsed. A missing symbol is an outcome of the lookup.
+    pub(crate) fn resolve(
+        &self,
+        name: &str,
+        package: Option<&str>,
+    ) -> Result<(Cow<'_, Self>, Lookup), DesignatorError> {
+        let lookup = Lookup::new(&self.index, name, package.unwrap_or(DEFAULT_PACKAGE))?;
+        if lookup.found != Err(LookupStatus::NoSymbol) {
+            return Ok((Cow::Borrowed(self), lookup));
+        }
+        let context = self.with_sidecar_symbols(&lookup.asked.name);
+        let lookup = Lookup::resolved(&context.index, name, package)?;
+        Ok((context, lookup))
     }
 
-    /// Adds the symbols in a loaded file that the image does not have to the index.
+    /// Returns this context, with the symbols called `name` in loaded files added to its index.
+    /// Searches all packages.
+    pub(crate) fn with_sidecar_symbols(&self, name: &str) -> Cow<'_, Self> {
+        let naming = self.project.naming(name).into_iter();
+        let files: Vec<_> =
+            naming.filter_map(|file| self.project.positions(&file.path, file.write_date).ok()).collect();
+        self.with_symbols(files.iter().flat_map(|file| file.symbols()).filter(|(_, found)| *found == name))
+    }
+
+    /// Returns this context, with the symbols of a loaded file that the image lacks added to its
+    /// index.
     pub(crate) fn with_file_symbols(&self, file: &PositionedFile) -> Cow<'_, Self> {
         self.with_symbols(file.symbols())
     }
 
-    /// Adds those of `symbols` that the image does not have. Each is a pair of home package and
-    /// name.
+    /// Returns this context, with those of `symbols` that the image lacks added to its index. Each
+    /// symbol is a pair of home package and name.
     fn with_symbols<'b>(&self, symbols: impl IntoIterator<Item = (&'b str, &'b str)>) -> Cow<'_, Self> {
         let symbols = symbols.into_iter().filter_map(|(home, name)| {
             let package = self.index.find_package(home, None)?;
@@ -121,9 +137,15 @@ impl QueryContext<'_> {
         Cow::Owned(Self { index: self.index.with_symbols(symbols.into_iter().map(symbol)), ..self.clone() })
     }
 
-    /// Like [`QueryContext::with_sidecar_symbols`], for the symbol that a request names.
-    pub(crate) fn with_sidecar_symbol(&self, named: &NamedSymbol) -> Cow<'_, Self> {
-        self.with_sidecar_symbols(&named.name, named.package.as_deref())
+    /// Resolves `named` as [`QueryContext::resolve`] does.
+    ///
+    /// # Errors
+    /// See [`QueryContext::resolve`].
+    pub(crate) fn resolve_symbol(
+        &self,
+        named: &NamedSymbol,
+    ) -> Result<(Cow<'_, Self>, Lookup), DesignatorError> {
+        self.resolve(&named.name, named.package.as_deref())
     }
 
     /// Returns a [`DefinitionPlaces`] for this context.
@@ -136,8 +158,8 @@ impl QueryContext<'_> {
 pub(crate) struct DefinitionPlaces<'a> {
     project: &'a Project,
     sbcl: &'a SbclSources,
-    /// The files read so far, each with whether its text is the version that was loaded; `None` if
-    /// unknown.
+    /// The files read so far, each with whether its text is the version that was loaded (`None` if
+    /// that is unknown).
     read: HashMap<PathBuf, (Option<SourceFile>, Option<bool>)>,
 }
 
@@ -146,8 +168,8 @@ impl<'a> DefinitionPlaces<'a> {
         Self { project, sbcl, read: HashMap::new() }
     }
 
-    /// Adds line and column to `source`, and the offset that SBCL does not record for some
-    /// definitions, if the file can be read.
+    /// Completes `source`: sets line and column if the file can be read, whether the file is stale,
+    /// and the offset, which SBCL does not record for some definitions.
     pub(crate) fn put(&mut self, source: &mut SourcePlace) {
         source.place = Location::new(self.project.shown(Path::new(&source.file)));
         let Some(path) = self.sbcl.native(&source.file) else {
@@ -195,7 +217,8 @@ impl<'a> DefinitionPlaces<'a> {
         }
     }
 
-    /// Returns the place of the first of `sources` with a line, or else of the first.
+    /// Returns the place of the first source with a known line. If there is none, returns the place
+    /// of the first source.
     pub(crate) fn first(&mut self, sources: &mut [SourcePlace]) -> Option<Location> {
         sources.iter_mut().for_each(|source| self.put(source));
         let placed = sources.iter().find(|source| source.place.line.is_some()).or(sources.first());
@@ -203,7 +226,8 @@ impl<'a> DefinitionPlaces<'a> {
     }
 
     /// Returns the place of the sub-form `number` in the top-level form `form` of the file at
-    /// `path`, in the version of `date`. Without position data, returns only the file.
+    /// `path`, in the version with the write date `date`. Without position data, returns only the
+    /// file.
     pub(crate) fn of_form(
         &self,
         path: &Path,

@@ -39,7 +39,7 @@ pub enum Error {
     #[error(transparent)]
     Lisp(#[from] LispError),
     /// The time limit passed before the request started, because a load was in progress.
-    #[error("the request never began, because a load was in progress during all of its time")]
+    #[error("the request never began, because a load was in progress until the time limit")]
     NeverBegan,
     /// The setup before the first load failed: the init file, or ASDF's configuration.
     #[error("{0}")]
@@ -48,28 +48,28 @@ pub enum Error {
     #[error(transparent)]
     Start(#[from] StartError),
     /// SBCL did not start from a snapshot.
-    #[error("SBCL did not start from the snapshot {}, which was removed: {source}; start the program again without it", path.display())]
+    #[error("SBCL did not start from the snapshot {}, which was removed: {source}; start the program again", path.display())]
     Snapshot {
         /// The snapshot's folder, which was removed.
         path: PathBuf,
         /// The error of the start.
         source: StartError,
     },
-    /// There is no scratch image, or it ended.
+    /// A scratch image could not be started, or it ended.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
-    /// Other users can write to the cache folder.
+    /// The cache folder belongs to another user, or is open to other users.
     #[error(transparent)]
     Cache(#[from] steelbank_cache::CacheError),
-    /// The index of cross references is damaged.
+    /// The index of cross references is damaged or cannot be read.
     #[error("the index of cross references cannot be read: {0}")]
     Index(String),
-    /// Lisp's report does not match the index.
-    #[error("the index of cross references could not apply Lisp's report ({0}); answers may lack newer code")]
+    /// Lisp's report of changes does not match the index.
+    #[error("the cross-reference index could not apply Lisp's report ({0}); answers may lack newer code")]
     Apply(#[from] ApplyError),
 }
 
-/// The error of an invalid request. The action that was requested defines its type.
+/// The error of an invalid request. The requested action defines the type of the wrapped error.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct RequestError {

@@ -1,5 +1,6 @@
-//! The loads in progress, by system. A caller that requests a system while it is loading joins that
-//! load instead of starting another.
+//! The loads in progress, by system. A caller that requests a system while it is loading waits for
+//! that load and receives its progress reports. Then it loads the system again, because files may
+//! have changed since that load started.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,10 +14,11 @@ use crate::engine::{OnProgress, Progress};
 use crate::handle::Error;
 use crate::handle::loaded::LoadAnswer;
 
-/// The interval at which a caller that waits for another's load checks for its own cancellation.
+/// The interval at which a caller that waits for another caller's load checks whether it was
+/// cancelled.
 const CANCELLATION_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The loads of systems that wait or run.
+/// The loads that are waiting or running, by system.
 #[derive(Default)]
 pub(crate) struct InFlightLoads {
     by_system: Mutex<HashMap<String, Arc<Flight>>>,
@@ -38,7 +40,7 @@ struct FlightState {
 
 impl InFlightLoads {
     /// Joins the load of `system` that is in progress. Starts one if there is none, or if `lead` is
-    /// true. The second value is true if the caller leads the load and must call
+    /// true. The second value is true if the caller leads the load: it must run the load and call
     /// [`InFlightLoads::finish`].
     pub(crate) fn join(
         &self,
@@ -82,8 +84,8 @@ impl Flight {
         }
     }
 
-    /// Waits until the load has ended and returns its answer, which is empty if the load had an
-    /// error. Returns `None` if `deadline` passes first.
+    /// Waits until the load has ended, and returns its answer. If the load ended with an error,
+    /// returns the default answer. Returns `None` if `deadline` passes first.
     pub(crate) fn wait(&self, control: &Control, deadline: Instant) -> Result<Option<LoadAnswer>, Error> {
         let mut outcome = self.outcome.lock();
         while !outcome.ended {

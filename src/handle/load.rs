@@ -1,7 +1,8 @@
 //! Loads systems and files into the image. A load runs on Lisp's lane of long work, reports
 //! progress, and returns a [`LoadAnswer`] with diagnostics. After each load, this module refreshes
-//! the index, records the loaded files in the project, and adds positions to the diagnostics.
-//! Concurrent loads of the same system are joined (see `flights`).
+//! the index, records the loaded files in the project, and adds positions to the diagnostics. The
+//! positions come from sidecars: files, one for each fasl, with the positions of the compiled
+//! forms. A load waits for another load of the same system (see `flights`).
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -42,16 +43,18 @@ pub(crate) struct RestoredLoads {
     inputs: Option<Inputs>,
     /// The project's systems, if the snapshot includes all of them.
     project: Option<Vec<String>>,
-    /// Whether all systems are loaded.
+    /// Whether the snapshot contains all requested loads.
     pub(crate) complete: bool,
-    /// Stays open because SBCL opens it by its descriptor's path while it starts.
+    /// The snapshot's core. The file stays open, because SBCL opens it by its descriptor's path
+    /// while it starts.
     _core: std::fs::File,
 }
 
-/// The time after its deadline in which a load may end between two forms, before it is interrupted.
+/// The delay between the deadline of a load and its interrupt, so that the load can end between two
+/// forms.
 const INTERRUPT_DELAY: Duration = Duration::from_millis(300);
-/// The time after an interrupt in which Lisp may report what was loaded. After it, the load is
-/// answered without that report.
+/// The time that Lisp has after an interrupt to report which files were loaded. If it does not, the
+/// answer lacks that report.
 const REPORT_TIME: Duration = Duration::from_secs(2);
 /// The time limit for refreshing the index after a load.
 const REFRESH_TIME: Duration = Duration::from_secs(10);
@@ -60,10 +63,11 @@ impl Steelbank {
     /// Loads `system` through ASDF. This runs the system's code and, before the first load, the
     /// user's init file if the project's settings name one. Questions are answered meanwhile.
     ///
-    /// If a load of the same system is in progress, joins it and shares its progress and outcome.
+    /// If a load of the same system is in progress, waits for that load, shares its progress
+    /// reports, and then loads again. The answer combines both loads.
     ///
     /// # Errors
-    /// It was cancelled, or Lisp has died. A failed load is an answer.
+    /// The load was cancelled, or Lisp has died. A load that fails is an answer.
     pub(crate) fn load_system(
         &self,
         system: &str,
@@ -88,7 +92,7 @@ impl Steelbank {
                     }
                     None => {
                         let message =
-                            "The time limit passed while this waited for another load of the same system."
+                            "The time limit passed while this load waited for another load of the same system."
                                 .to_owned();
                         let target = LoadTarget::System(system.to_owned());
                         return Ok(LoadAnswer::timed_out(target, control.allowed(), message).finished());
@@ -101,7 +105,8 @@ impl Steelbank {
         }
     }
 
-    /// Loads `system` for all callers that have joined.
+    /// Runs the load of `system`, and passes progress and answer to the callers that wait for it.
+    /// `first` is the answer of the load that this caller has waited for.
     fn run_shared_load(
         &self,
         system: &str,
@@ -121,8 +126,8 @@ impl Steelbank {
         };
         let mut answer = run(None)?;
         if answer.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::UnknownSystem) {
-            // ASDF finds a system only by its file's name, so also look for a definition in the
-            // project's `.asd` files.
+            // ASDF finds a system only in the `.asd` file of the same name, so also look for a
+            // definition in the project's other `.asd` files.
             match self.definition_of(system, control) {
                 Ok(asd) => answer = run(Some(&asd))?,
                 Err(known) => answer.suggest(system, &known),
@@ -166,7 +171,7 @@ impl Steelbank {
             .into_iter()
             .filter_map(|answer| Some((answer.system.clone()?, answer)))
             .collect();
-        // Only if the project is the only load do the answers list exactly its systems.
+        // The answers list exactly the project's systems only if the project is the only load.
         let project = (complete && snapshot.loads == [LoadedItem::Project])
             .then(|| answers.iter().map(|(name, _)| name.clone()).collect());
         self.note_load_time(answers.iter().map(|(_, answer)| answer.duration_ms).sum());
@@ -175,7 +180,7 @@ impl Steelbank {
             Some(RestoredLoads { answers, inputs, project, complete, _core: snapshot.core });
     }
 
-    /// Drops the snapshot's answers to loads, so that ASDF decides again.
+    /// Drops the snapshot's answers to loads, so that the next load runs ASDF.
     pub(crate) fn forget_restored_loads(&self) {
         if let Some(restored) = &mut *self.inner.restored.lock() {
             restored.answers.clear();
@@ -192,7 +197,7 @@ impl Steelbank {
     }
 
     /// Takes the snapshot's answers to loading `systems`, if its inputs are unchanged. Each answer
-    /// is used once: the next load goes to ASDF.
+    /// is used once; the next load runs ASDF.
     fn restored(&self, systems: &[String]) -> Option<Vec<LoadAnswer>> {
         let begun = Instant::now();
         let mut restored = self.inner.restored.lock();
@@ -213,8 +218,8 @@ impl Steelbank {
         })
     }
 
-    /// Finds the project's `.asd` file that defines `system`. Returns the names of all defined
-    /// systems as the error.
+    /// Finds the project's `.asd` file that defines `system`. If there is none, the error lists the
+    /// names of all defined systems.
     fn definition_of(&self, system: &str, control: &Control) -> Result<String, Vec<String>> {
         let systems = self.list_systems(control).map(|answer| answer.systems).unwrap_or_default();
         let root = self.project().root();
@@ -228,7 +233,8 @@ impl Steelbank {
     /// other, and lists the outcome of each.
     ///
     /// # Errors
-    /// There is no project, it was cancelled, or Lisp has died. A failed load is an answer.
+    /// There is no project, the load was cancelled, or Lisp has died. A load that fails is an
+    /// answer.
     pub(crate) fn load_project(&self, options: LoadOptions, control: &Control) -> Result<LoadAnswer, Error> {
         let deadline = deadline_after(control.allowed());
         let mut all = LoadAnswer::default();
@@ -250,7 +256,7 @@ impl Steelbank {
     /// Compiles and loads the file at `path`, relative to the project's root. This runs its code.
     ///
     /// # Errors
-    /// It was cancelled, or Lisp has died. A failed load is an answer.
+    /// The load was cancelled, or Lisp has died. A load that fails is an answer.
     pub(crate) fn load_file(
         &self,
         path: &str,
@@ -308,8 +314,8 @@ impl Steelbank {
         control: &Control,
     ) -> Result<LoadAnswer, Error> {
         let (project, begun) = (self.project(), SystemTime::now());
-        // Reloading a loaded system changes nothing until it compiles or loads a file, so count it
-        // only from then on.
+        // Reloading a loaded system changes nothing until it compiles or loads a file, so count the
+        // reload as in progress only from then on.
         let is_reload = matches!(&target, LoadTarget::System(name) if project.is_loaded(name));
         let moving = Arc::new(LoadingGuard { bank: self.clone(), counted: AtomicBool::new(false) });
         if !is_reload {
@@ -379,7 +385,8 @@ impl Steelbank {
                 trim_memory();
             });
         }
-        // Drop the recorded diagnostics of dependencies, because they are not about the project.
+        // Drop the diagnostics from earlier compilations that are about dependencies, not about the
+        // project.
         if !answer.diagnostics.is_empty() {
             let own = project.project_files();
             answer.diagnostics.retain(|found| !found.kept || is_own(&own, found));
@@ -435,8 +442,8 @@ impl Steelbank {
         Ok(warnings.map(|said| Caution::Text(said.message)).collect())
     }
 
-    /// Calls `question` on the lane of long work until `deadline`. The remaining time is its last
-    /// argument.
+    /// Calls `question` on the lane of long work until `deadline`. Adds the remaining time, in
+    /// milliseconds, as the last argument.
     pub(super) fn work(
         &self,
         question: &'static str,
@@ -468,7 +475,7 @@ impl Steelbank {
     }
 }
 
-/// A guard that counts a load as changing the image, from `begin` until `end` or its drop.
+/// A guard that counts a load as in progress, from `begin` until `end` or until it is dropped.
 pub(crate) struct LoadingGuard {
     bank: Steelbank,
     counted: AtomicBool,
@@ -494,7 +501,8 @@ impl Drop for LoadingGuard {
     }
 }
 
-/// A guard that ends a flight when dropped, so that joined callers never wait forever.
+/// A guard that ends the flight of a load when it is dropped, so that waiting callers never wait
+/// forever.
 struct JoinGuard<'a> {
     flights: &'a InFlightLoads,
     system: &'a str,
@@ -512,18 +520,18 @@ impl Drop for JoinGuard<'_> {
 fn died_at(error: Error, path: Option<String>) -> Error {
     match (error, path) {
         (Error::Lisp(LispError::Dead { reason }), Some(path)) => {
-            Error::Lisp(LispError::Dead { reason: format!("{reason}, when {path} was being loaded") })
+            Error::Lisp(LispError::Dead { reason: format!("{reason}, while {path} was being loaded") })
         }
         (error, _) => error,
     }
 }
 
-/// Converts the error of a load that timed out before Lisp reported into an answer. Returns other
-/// errors unchanged.
+/// Converts `error` to an answer if the load timed out before Lisp reported. Returns other errors
+/// unchanged.
 fn timed_out(error: Error, target: LoadTarget, allowed: Duration) -> Result<LoadAnswer, Error> {
     let message = match error {
         Error::NeverBegan => {
-            "It never began, because another load was in progress during all of its time.".to_owned()
+            "The load never began, because another load was in progress until the time limit.".to_owned()
         }
         Error::Lisp(error @ LispError::DeadlinePassed { .. }) => format!("{error}."),
         other => return Err(other),
@@ -553,7 +561,7 @@ fn set_up_failed(settings: &ProjectSettings, set_up: SetUp) -> String {
     }
 }
 
-/// Looks up a diagnostic's line in the sidecar of the compiled file.
+/// Sets the line of a diagnostic from the sidecar of the compiled file.
 fn place(project: &Project, diagnostic: &mut Diagnostic) {
     let (Some(at), Some(place)) =
         (diagnostic.at, diagnostic.place.as_mut().filter(|place| place.line.is_none()))
@@ -571,9 +579,9 @@ fn place(project: &Project, diagnostic: &mut Diagnostic) {
 /// The texts read so far, by file name; `None` if a file cannot be read.
 type ReadTexts = HashMap<String, Option<(Vec<u8>, LineIndex, LispText)>>;
 
-/// Finds the end of a diagnostic's form. If the diagnostic is about an undefined name, finds that
-/// name in the form, because the compiler does not report its position. Prefers an occurrence
-/// outside nested forms.
+/// Sets the end of a diagnostic, which is the end of its form. If the diagnostic is about an
+/// undefined name, narrows its range to that name in the form, because the compiler does not report
+/// the name's position. Prefers an occurrence outside nested forms.
 fn end(project: &Project, diagnostic: &mut Diagnostic, texts: &mut ReadTexts) {
     let Some(place) = &mut diagnostic.place else { return };
     let (Some(line), Some(column)) = (place.line, place.column) else { return };
@@ -613,8 +621,9 @@ fn end(project: &Project, diagnostic: &mut Diagnostic, texts: &mut ReadTexts) {
     }
 }
 
-/// Finds the start of the text that the reader could not read. The reader reports a position after
-/// it, or the enclosing form. If a string, symbol or comment is not closed, the message names it.
+/// Returns the start of the text that the reader could not read, and the message. The reader
+/// reports a position after that text, or the enclosing form. If a string, symbol or comment is not
+/// closed, the message names it.
 fn misread(at: u32, bytes: &[u8], read: &LispText, message: String) -> (u32, String) {
     let unclosed = check_structure(bytes, Dialect::CommonLisp).problem.and_then(|problem| {
         let what = match problem.kind {
@@ -642,8 +651,8 @@ fn is_own(own: &ProjectFiles, diagnostic: &Diagnostic) -> bool {
     diagnostic.place.as_ref().is_some_and(|place| own.contains(Path::new(&place.file)))
 }
 
-/// Records the files of the requested system or file, so that those that were not loaded are
-/// searched as text.
+/// Records the files of the requested system or file, so that files among them that were not loaded
+/// are searched as text.
 fn note_asked(project: &Project, answer: &LoadAnswer) {
     let failed = answer.failure.as_ref().and_then(|failure| failure.path.as_deref());
     project.note_requested(answer.compiled.iter().map(String::as_str).chain(failed).map(PathBuf::from));

@@ -24,9 +24,9 @@ pub enum LoadStatus {
     Loaded,
     /// Something failed. Definitions loaded before the failure remain.
     Failed,
-    /// The load was cancelled. Definitions loaded before remain.
+    /// The load was cancelled. Definitions that were loaded before remain.
     Cancelled,
-    /// The time limit passed. Definitions loaded before remain.
+    /// The time limit passed. Definitions that were loaded before remain.
     TimedOut,
 }
 
@@ -36,7 +36,7 @@ words! {
     Severity {
         /// The text could not be read, so the rest of the file was not compiled.
         ReadError = "read-error",
-        /// The form was replaced by a call of `error`, or the load stopped.
+        /// The form does not compile and was replaced by a call of `error`, or the load stopped.
         Error = "error",
         /// The compiler is sure that something is wrong.
         Warning = "warning",
@@ -53,8 +53,8 @@ words! {
 pub struct Diagnostic {
     /// The severity.
     pub severity: Severity,
-    /// The position of the form, or of the reader. The file is an absolute path of the operating
-    /// system.
+    /// The position of the form, or of the reader when it failed. The file is an absolute native
+    /// path.
     #[serde(flatten)]
     pub place: Option<Location>,
     /// The message.
@@ -65,17 +65,17 @@ pub struct Diagnostic {
     /// True if the message is from an earlier compilation of the file, before this load.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub kept: bool,
-    /// The line, from 1, on which the form ends.
+    /// The line, from 1, on which the range ends.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub end_line: Option<u32>,
-    /// The column, from 1, in characters, after its end.
+    /// The column after the end of the range, from 1, in characters.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub end_column: Option<u32>,
     /// The name of an undefined symbol, if the message is about one. It occurs in the form.
     #[serde(skip_serializing, default)]
     #[schemars(skip)]
     pub(crate) subject: Option<String>,
-    /// The form's number, if only the file's sidecar has the line.
+    /// The form's number, if the line must be looked up in the file's sidecar.
     #[serde(skip_serializing, default)]
     #[schemars(skip)]
     pub at: Option<FormNumber>,
@@ -149,11 +149,10 @@ pub struct LoadFailure {
     /// The kind of failure.
     #[schemars(with = "String")]
     pub kind: FailureKind,
-    /// The system, component or package that is missing or has another version, or the ones in the
-    /// circle.
+    /// The system, component or package that the failure concerns, or the members of the cycle.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
-    /// The system or component that requires the missing one.
+    /// The system or component that requires it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub required_by: Option<String>,
     /// The file at which the load stopped.
@@ -202,12 +201,12 @@ impl LoadFailure {
                     .to_owned(),
             ],
             FailureKind::UnknownSystem => vec![
-                "list-systems shows the systems of the project; secondary systems are named primary/secondary."
+                "list-systems lists the project's systems; secondary systems are named primary/secondary."
                     .to_owned(),
                 "If the system is outside the project, add its folder to CL_SOURCE_REGISTRY.".to_owned(),
             ],
             FailureKind::CircularDependency => {
-                vec!["Remove one of these from the other's :depends-on, and load again.".to_owned()]
+                vec!["Remove one dependency of the cycle from its :depends-on, and load again.".to_owned()]
             }
             FailureKind::SystemDefinition => vec![format!("Correct {path} and load again.")],
             FailureKind::Heap => vec![
@@ -240,7 +239,7 @@ fn provide(names: &[&str]) -> String {
     let debian: Vec<String> =
         names.iter().map(|name| format!("cl-{}", name.strip_prefix("cl-").unwrap_or(name))).collect();
     format!(
-        "(ql:quickload {quicklisp}) with Quicklisp, apt install {} if Debian packages it, or copy it below the project or \
+        "Run (ql:quickload {quicklisp}) with Quicklisp, run apt install {} if Debian has it, or copy the sources below the project or \
          into a folder of CL_SOURCE_REGISTRY; then load again.",
         debian.join(" ")
     )
@@ -250,7 +249,7 @@ fn provide(names: &[&str]) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LoadedFile {
-    /// The path, as the operating system has it.
+    /// The file's native path.
     pub path: PathBuf,
     /// The file's write date when it was loaded (universal time).
     #[serde(default)]
@@ -269,9 +268,9 @@ pub struct LoadedFile {
 pub struct ListedSystem {
     /// The name.
     pub name: String,
-    /// The file that defines it.
+    /// The `.asd` file that defines the system.
     pub asd: PathBuf,
-    /// Whether it is loaded.
+    /// Whether the system is loaded.
     pub loaded: bool,
     /// The system's Lisp files, if it belongs to the project.
     #[serde(default)]
@@ -343,19 +342,19 @@ pub struct SystemOutcome {
     pub failure: Option<LoadFailure>,
 }
 
-/// A cause for which systems of a project are not loaded.
+/// A reason why systems of a project are not loaded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct LoadCause {
-    /// The missing library, if that is the cause.
+    /// The missing library, if that is the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// The failure's message, for any other cause.
+    /// The failure's message, for any other reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The first system with this cause.
+    /// The first system with this reason.
     pub system: String,
-    /// The number of systems with this cause.
+    /// The number of systems with this reason.
     pub systems: usize,
 }
 
@@ -393,7 +392,8 @@ fn add_new<T: PartialEq>(to: &mut Vec<T>, from: Vec<T>) {
 const MAX_DIAGNOSTICS: usize = 200;
 
 impl LoadAnswer {
-    /// Makes the answer of a load that exceeded its time limit. `message` describes its state.
+    /// Makes the answer of a load that exceeded its time limit. `message` describes the state of
+    /// the load.
     pub(crate) fn timed_out(target: LoadTarget, allowed: Duration, message: String) -> LoadAnswer {
         let duration_ms = u64::try_from(allowed.as_millis()).unwrap_or(u64::MAX);
         let answer = Self::stopped(target, FailureKind::TimedOut, None, message);
@@ -434,8 +434,8 @@ impl LoadAnswer {
         self.systems.iter().filter(|system| system.status == LoadStatus::Loaded).count()
     }
 
-    /// Returns the causes for which systems are not loaded, starting with the one that affects the
-    /// most systems.
+    /// Returns the reasons why systems are not loaded. The reason that affects the most systems
+    /// comes first.
     pub fn causes(&self) -> Vec<LoadCause> {
         let mut causes: Vec<LoadCause> = Vec::new();
         for SystemOutcome { system, failure, .. } in
@@ -464,15 +464,16 @@ impl LoadAnswer {
         (!missing.is_empty()).then(|| provide(&missing)).into_iter().chain(others).collect()
     }
 
-    /// Adds the files and diagnostics of `later`, another load of the same system. The outcome is
-    /// the one of `later`.
+    /// Adds the files and diagnostics of `later`, another load of the same system. The result has
+    /// the outcome of `later`.
     pub(crate) fn followed_by(self, later: LoadAnswer) -> LoadAnswer {
         let (system, path) = (later.system.clone(), later.path.clone());
         let (status, failure) = (later.status, later.failure.clone());
         LoadAnswer { system, path, status, failure, ..self.and(later) }
     }
 
-    /// Adds the answer for another file.
+    /// Adds the answer for a file that was loaded next. If that load failed, its status becomes the
+    /// status of the result.
     pub(crate) fn followed_by_file(self, answer: LoadAnswer) -> LoadAnswer {
         let status = if answer.status == LoadStatus::Loaded { self.status } else { answer.status };
         LoadAnswer { status, ..self.and(answer) }

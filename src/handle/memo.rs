@@ -1,4 +1,4 @@
-//! Caches the last answers to paged questions, so that the next page need not be computed again.
+//! Caches the last answers to paged questions, so that the next page is taken from the cache.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;

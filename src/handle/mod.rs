@@ -56,7 +56,7 @@ pub struct Installation {
     pub image: Image,
     /// The index of the core's cross references.
     pub index: IndexData,
-    /// SBCL's sources, for positions in SBCL's own code.
+    /// SBCL's sources, for positions in SBCL's code.
     pub sources: Option<PathBuf>,
 }
 
@@ -102,10 +102,9 @@ impl Installation {
     }
 
     /// Returns the parts that feature `embedded` links into the calling program, so that the
-    /// program is a single file without further requirements. SBCL needs some parts as files:
-    /// contrib modules are unpacked into `cache` when the first one is required; without `cache`
-    /// there are none. SBCL's sources are used if they are in `cache`.
-    ///
+    /// program is a single file without further requirements. SBCL needs contrib modules as files.
+    /// They are unpacked into `cache` when the first one is required; without `cache`, no contrib
+    /// modules are available. SBCL's sources are used if they are in `cache`.
     /// ```no_run
     /// use steelbank::{Installation, Steelbank};
     ///
@@ -168,7 +167,7 @@ impl Builder {
         self
     }
 
-    /// Sets the user's project. None of its code is loaded or run until a call requests it.
+    /// Sets the user's project. Its code is loaded and run only when a call requests this.
     #[must_use]
     pub fn project(mut self, project: ProjectSettings) -> Self {
         self.project = Some(project);
@@ -183,8 +182,9 @@ impl Builder {
         self
     }
 
-    /// Sets the options with which the program starts the installation's SBCL, if that is not the
-    /// program's default. Call [`Builder::program`] first.
+    /// Sets the command-line options that make the program start the installation's SBCL. They are
+    /// needed only if the program would start another SBCL by default. Call [`Builder::program`]
+    /// first.
     #[must_use]
     pub fn program_options(mut self, options: Vec<String>) -> Self {
         if let Some(program) = &mut self.program {
@@ -193,8 +193,8 @@ impl Builder {
         self
     }
 
-    /// Sets the systems that will be loaded first. If there is an up-to-date snapshot of them, the
-    /// image starts from it with the systems loaded.
+    /// Declares the systems that the caller will load first; this does not load them. If an
+    /// up-to-date snapshot of them exists, SBCL starts from that snapshot, with the systems loaded.
     #[must_use]
     pub fn systems(self, systems: Vec<String>) -> Self {
         self.loads(systems.into_iter().map(recovery::LoadedItem::System).collect())
@@ -210,16 +210,16 @@ impl Builder {
         self
     }
 
-    /// Sets whether snapshots are used and created. The default is true, which has an effect only
-    /// if loads and program are set.
+    /// Sets whether snapshots are used and created. The default is true. Snapshots also require a
+    /// project, a program and loads.
     #[must_use]
     pub fn snapshots(mut self, snapshots: bool) -> Self {
         self.snapshots = snapshots;
         self
     }
 
-    /// Starts without a snapshot because a start from one has failed. `why` is the reason, as the
-    /// end of a sentence. A new snapshot is created later.
+    /// If `why` is given, starts without a snapshot, because an earlier start from one failed for
+    /// that reason. `why` is a sentence fragment. A new snapshot is created later.
     #[must_use]
     pub fn failed_snapshot(mut self, why: Option<String>) -> Self {
         self.failed_snapshot = why;
@@ -234,7 +234,7 @@ impl Builder {
         self
     }
 
-    /// Starts from the snapshot `key`, if it is up to date.
+    /// Starts from the snapshot with this key, if it is up to date.
     pub(crate) fn key(mut self, key: Option<snapshot::SnapshotKey>) -> Self {
         self.key = key;
         self
@@ -266,8 +266,9 @@ impl Builder {
     /// Starts SBCL, and returns when it is ready.
     ///
     /// # Errors
-    /// SBCL did not start: the error names the file and the remedy. [`Error::Snapshot`]: SBCL did
-    /// not start from a snapshot. The snapshot is removed, so the next process starts without it.
+    /// SBCL did not start; the error names the file and the remedy. If SBCL did not start from a
+    /// snapshot, the error is [`Error::Snapshot`], and the snapshot is removed, so the next process
+    /// starts without it.
     pub fn start(self) -> Result<Steelbank, Error> {
         let bank = self.launch()?;
         match (bank.lisp().wait_until_ready(), bank.discard_failed_snapshot()) {
@@ -348,12 +349,13 @@ impl Builder {
         if self.watching {
             bank.project().watch();
         }
-        // Store the handle: SBCL can be started only once in a process.
+        // Store the handle for `get`, because SBCL can be started only once in a process.
         *RUNNING.lock() = Some(bank.clone());
         Ok(bank)
     }
 
-    /// Returns the key of the snapshot of the builder's loads.
+    /// Returns the key under which a snapshot of the builder's loads is stored; `None` if snapshots
+    /// are not used.
     fn snapshot_key(&self) -> Option<snapshot::SnapshotKey> {
         if self.key.is_some() {
             return self.key.clone();
@@ -373,7 +375,7 @@ impl Builder {
 /// The process's SBCL, once started.
 static RUNNING: Mutex<Option<Steelbank>> = Mutex::new(None);
 
-/// A handle to the process's SBCL. Clones are cheap and share it; any thread may use one.
+/// A handle to the process's SBCL. Clones are cheap and share the SBCL; any thread may use a clone.
 #[derive(Clone)]
 pub struct Steelbank {
     pub(crate) inner: Arc<SharedBank>,
@@ -388,17 +390,18 @@ impl std::fmt::Debug for Steelbank {
     }
 }
 
-/// A callback for changes of the index.
+/// A callback that runs after each change of the index.
 pub(crate) type ChangeListener = dyn Fn() + Send + Sync;
 
 pub(crate) struct SharedBank {
     lisp: Lisp,
     index: RwLock<Index>,
-    /// Locked while the index is refreshed: each export continues from an earlier one, so only one
-    /// runs at a time. Holds the last index that was exported while no other code was being
-    /// compiled; the next export continues from it.
+    /// Locked while the index is refreshed, because only one export may run at a time. Holds the
+    /// last index that was exported while no other code was being compiled; the next export
+    /// contains only the changes since that index.
     refreshing: Mutex<Index>,
-    /// Whether a thread is waiting to refresh the index for all callers.
+    /// Whether a thread is waiting to refresh the index after loads that ended with an error. It
+    /// does so for all of them.
     refresh_waits: AtomicBool,
     /// The start time of the last operation that loaded or defined something. Older snapshots lack
     /// its definitions.
@@ -420,7 +423,8 @@ pub(crate) struct SharedBank {
     dynamic_space_size: Option<usize>,
     /// The snapshot that this image was started from, or that will be created from it.
     key: Option<snapshot::SnapshotKey>,
-    /// The answers of that snapshot's loads, until the first load.
+    /// The answers to the loads in that snapshot, used for the first load of each system; `None` if
+    /// the image did not start from a snapshot.
     restored: Mutex<Option<load::RestoredLoads>>,
     /// The reason why the image did not start from a complete snapshot.
     without_snapshot: Option<String>,
@@ -428,7 +432,8 @@ pub(crate) struct SharedBank {
     refused_snapshot: Option<String>,
     /// Whether all snapshots that can be created exist.
     has_all_snapshots: bool,
-    /// Whether inputs had changed, at the start, since a complete snapshot was created or refused.
+    /// Whether, when this image was started, inputs had changed since a complete snapshot was
+    /// created or refused.
     is_edited: bool,
     /// The folder of the snapshot that the image started from.
     started_from: Option<PathBuf>,
@@ -442,14 +447,15 @@ pub(crate) struct SharedBank {
 pub enum StartedFrom {
     /// An up-to-date snapshot of all requested systems, which are therefore loaded.
     Snapshot,
-    /// A partial snapshot: the loads that precede the changed files.
+    /// A snapshot of only the first loads: those before the project's first system, or before the
+    /// first system with changed files.
     PartOfSnapshot {
-        /// The reason why it is not complete, as the end of a sentence.
+        /// The reason why it is not complete, as a sentence fragment.
         why: Option<String>,
     },
     /// SBCL's core.
     Core {
-        /// The reason why it is not a snapshot, as the end of a sentence, if a snapshot was
+        /// The reason why no snapshot was used, as a sentence fragment. `None`: no snapshot was
         /// expected.
         why: Option<String>,
     },
@@ -473,13 +479,13 @@ impl Steelbank {
         }
     }
 
-    /// Returns the SBCL of this process, if it was started.
+    /// Returns the handle to this process's SBCL, if SBCL was started.
     pub fn get() -> Option<Self> {
         RUNNING.lock().clone()
     }
 
-    /// Returns the SBCL of this process, or starts the one of `builder`. Several threads may call
-    /// this concurrently, as a program's tests do.
+    /// Returns the handle to this process's SBCL. If SBCL was not started yet, starts it with
+    /// `builder`. Several threads may call this concurrently, as a program's tests do.
     ///
     /// # Errors
     /// SBCL did not start.
@@ -495,8 +501,8 @@ impl Steelbank {
         }
     }
 
-    /// Refreshes the index after code was loaded by other means. This crate's own load operations
-    /// refresh it themselves.
+    /// Refreshes the index after code was loaded by other means. The loads of this crate refresh
+    /// the index themselves.
     ///
     /// # Errors
     /// Lisp cannot answer, or its answer does not match the index.
@@ -565,7 +571,7 @@ impl Steelbank {
         let bank = self.clone();
         // Ignore the error: if no thread can be created, the next load refreshes the index.
         let _ = std::thread::Builder::new().name("steelbank-refresh".into()).spawn(move || {
-            // One refresh serves all loads that were cancelled meanwhile.
+            // One refresh is enough for all loads that end with an error before it begins.
             if !bank.inner.refresh_waits.swap(true, Ordering::SeqCst) {
                 drop(bank.inner.refreshing.lock());
                 bank.inner.refresh_waits.store(false, Ordering::SeqCst);
@@ -619,7 +625,7 @@ impl Steelbank {
         &self.inner.flights
     }
 
-    /// Returns SBCL's own sources.
+    /// Returns SBCL's sources.
     pub(crate) fn sources(&self) -> &SbclSources {
         &self.inner.sources
     }
@@ -629,7 +635,8 @@ impl Steelbank {
         self.inner.program.as_ref()
     }
 
-    /// Returns the key of the snapshot of the builder's loads.
+    /// Returns the key under which a snapshot of the builder's loads is stored; `None` if snapshots
+    /// are not used.
     pub(crate) fn snapshot_key(&self) -> Option<snapshot::SnapshotKey> {
         self.inner.key.clone()
     }
@@ -655,8 +662,8 @@ impl Steelbank {
         self.inner.has_all_snapshots
     }
 
-    /// Returns whether inputs had changed, at the start, since a complete snapshot was created or
-    /// refused.
+    /// Returns whether, when this image was started, inputs had changed since a complete snapshot
+    /// was created or refused.
     pub(crate) fn is_edited(&self) -> bool {
         self.inner.is_edited
     }
@@ -679,7 +686,7 @@ impl Steelbank {
         self.inner.systems.lock().clone()
     }
 
-    /// Returns whether the last requested load of the file completed, or there was none.
+    /// Returns false only if the last requested load of the file did not complete.
     pub(crate) fn is_loaded_completely(&self, path: &Path) -> bool {
         !self.inner.unloaded.lock().contains(path)
     }
@@ -707,7 +714,8 @@ impl Steelbank {
         self.inner.dynamic_space_size
     }
 
-    /// Returns the files to which Lisp was refused to write since the first call of this function.
+    /// Returns the first files (at most 20) to which the operating system denied Lisp write access
+    /// since the first call of this function.
     pub(crate) fn refused_writes(&self) -> Result<Vec<String>, Error> {
         #[derive(serde::Deserialize)]
         struct Refused {
@@ -720,8 +728,8 @@ impl Steelbank {
 
     /// Turns this image into a scratch image. Its compiled files go to `cache`, which is layered
     /// over the cache of the process that started it. `overlays` maps real paths to files with
-    /// other text: Lisp and the positions in answers use that text. A path without a text counts as
-    /// deleted. With overlays, the snapshot's answers to loads are dropped.
+    /// other text: Lisp and the positions in answers use that text. A path that is mapped to `None`
+    /// counts as deleted. With overlays, the snapshot's answers to loads are dropped.
     pub(crate) fn become_scratch(
         &self,
         cache: &Path,
@@ -747,7 +755,7 @@ impl Steelbank {
         Ok(())
     }
 
-    /// Returns the Lisp that answers the questions, to submit jobs of other kinds.
+    /// Returns the handle to Lisp, to submit custom jobs.
     pub fn lisp(&self) -> Lisp {
         self.inner.lisp
     }

@@ -5,8 +5,7 @@ use crate::engine::control::Control;
 use crate::handle::context::QueryContext;
 use crate::handle::{Error, Steelbank};
 
-/// A question about the image and the project: a request that gets an answer and changes nothing.
-/// [`Steelbank::ask`] asks any of them.
+/// A request that reads the image and the project and changes neither. [`Steelbank::ask`] runs it.
 ///
 /// ```
 /// use steelbank::{AproposRequest, Control, Error, Question, Steelbank};
@@ -16,20 +15,21 @@ use crate::handle::{Error, Steelbank};
 /// }
 /// ```
 pub trait Question {
-    /// The type of the answer. Where possible, it represents a missing subject itself.
+    /// The type of the answer. If possible, a missing subject is an answer, not an error.
     type Answer;
 
-    /// Whether the question may be retried after a failure, because it runs no user code.
+    /// Whether the question may be retried if Lisp's heap was full, because it runs no user code.
     const REPEATABLE: bool = false;
 
-    /// Answers the question. Waits for Lisp no longer than `control` allows; many answers need no Lisp.
+    /// Answers the question. Waits for Lisp no longer than `control` allows; many answers need no
+    /// Lisp.
     ///
     /// # Errors
     /// The name or the request cannot be read, Lisp cannot answer, or the question was cancelled.
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<Self::Answer, Error>;
 }
 
-/// A request that loads, runs or writes something. [`Steelbank::run`] carries out any of them.
+/// A request that loads, runs or writes something. [`Steelbank::run`] runs it.
 ///
 /// ```
 /// use steelbank::{Control, EvaluateRequest, Steelbank};
@@ -41,12 +41,13 @@ pub trait Question {
 /// # }
 /// ```
 pub trait Action {
-    /// The type of the answer. Where possible, it represents failing code itself.
+    /// The type of the answer. If possible, a failure of the user's code is an answer, not an
+    /// error.
     type Answer;
 
     /// Runs the action, for at most as long as `control` allows.
     ///
     /// # Errors
-    /// The request is invalid, it was cancelled, or Lisp has died.
+    /// The request is invalid or was cancelled, or Lisp has died.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<Self::Answer, Error>;
 }

@@ -2,10 +2,10 @@
 //! restart, and reports restarts to clients.
 //!
 //! A restart takes four steps. The session's death watch (`tools/session.rs`) detects the death.
-//! [`Recovery::decide`] decides and prepares a [`Handover`]. `doors/restart.rs` ends the calls of
-//! all clients and adds their connections to the handover. `doors/cli/serve.rs` executes the
-//! program again in the same process (`crate::engine::execute_again`). The next image restores
-//! the record with [`Recovery::restore`] and repeats the loads.
+//! [`Recovery::decide`] checks whether to restart, and prepares a [`Handover`]. `doors/restart.rs`
+//! ends the calls of all clients and adds their connections to the handover. `doors/cli/serve.rs`
+//! executes the program again in the same process (`crate::engine::execute_again`). The next image
+//! restores the record with [`Recovery::restore`] and repeats the loads.
 
 use crate::answer::Advice;
 use std::io::{self, Read, Seek, Write};
@@ -34,7 +34,7 @@ const MAX_RESTARTS: usize = 10;
 pub enum Cause {
     /// Lisp died, for this reason.
     Died(String),
-    /// Lisp is alive but can no longer work. The reason is the end of a sentence.
+    /// Lisp is alive but can no longer work. The reason is a sentence fragment.
     Unusable(String),
     /// A client requested a clean image.
     Requested,
@@ -52,7 +52,7 @@ pub struct LispRestart {
     pub why: String,
     /// The loads of the previous image, which are repeated.
     pub loaded_again: Vec<String>,
-    /// The loads that are not repeated, because Lisp died during them.
+    /// The loads that are not repeated: Lisp died twice during them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
 }
@@ -66,7 +66,7 @@ impl LispRestart {
         let left_out = match self.left_out.as_slice() {
             [] => String::new(),
             loads => {
-                format!(" Not loaded again, as Lisp died twice while it was loaded: {}.", loads.join(", "))
+                format!(" Not loaded again, because Lisp died twice during the load: {}.", loads.join(", "))
             }
         };
         format!(
@@ -125,9 +125,9 @@ pub struct JoinedClient {
     pub socket: RawFd,
     /// The client's settings, as its process sent them.
     pub settings: String,
-    /// Its number among the clients.
+    /// The client's number.
     pub number: u64,
-    /// The names of the edits that it can undo, oldest first.
+    /// The names of the edits that the client can undo, oldest first.
     pub edits: Vec<String>,
 }
 
@@ -148,7 +148,7 @@ pub struct Handover {
     pub deaths: Vec<u64>,
     /// The restarts so far, oldest first.
     pub restarts: Vec<LispRestart>,
-    /// The loads during the last death.
+    /// The loads that were in progress at the last death.
     #[serde(default)]
     pub suspects: Vec<LoadedItem>,
     /// The loads that were in progress at two deaths, which are not repeated.
@@ -286,7 +286,7 @@ impl Recovery {
     /// Reserves `port` for Swank, in this image and the following ones; 0 means any port.
     ///
     /// # Errors
-    /// Another port is already reserved; returns it.
+    /// Another port is already reserved. The error is that port.
     pub fn claim_swank(&self, port: u16) -> Result<(), u16> {
         let mut claimed = self.swank.lock();
         match *claimed {
@@ -309,12 +309,12 @@ impl Recovery {
         *self.swank.lock()
     }
 
-    /// Requests a restart. Returns false if nothing can restart the program.
+    /// Requests a restart. Returns false if there is no subscriber.
     pub fn ask(&self, cause: Cause) -> bool {
         self.state.load(Ordering::SeqCst) != UNARMED && self.causes.send(cause).is_ok()
     }
 
-    /// Records the start of a load. If Lisp dies during it twice, it is not repeated.
+    /// Records the start of a load. A load during which Lisp dies twice is not repeated.
     pub fn note_begun(&self, load: &LoadedItem) {
         self.begun.lock().push(load.clone());
     }
@@ -333,7 +333,7 @@ impl Recovery {
         self.deadly.lock().contains(load)
     }
 
-    /// Records a complete load.
+    /// Records that a load is complete, so that a restart repeats it.
     pub fn note_loaded(&self, loaded: LoadedItem) {
         for list in [&self.suspects, &self.deadly] {
             list.lock().retain(|other| *other != loaded);
@@ -398,8 +398,9 @@ impl Recovery {
         self.restarts.lock().clone()
     }
 
-    /// Returns the note on the last restart, for an answer to a client that has received `told`
-    /// notes. Returns `None` after `MAX_RESTART_NOTES` answers.
+    /// Returns the note on the last restart, for an answer to one client, and increments `told`,
+    /// the number of notes that the client has received. `None`: Lisp was not restarted, or the
+    /// client has received `MAX_RESTART_NOTES`.
     pub fn take_note(&self, told: &AtomicUsize) -> Option<String> {
         let next =
             |told| (told < MAX_RESTART_NOTES && self.restored.load(Ordering::SeqCst)).then_some(told + 1);

@@ -46,8 +46,8 @@ impl LoadRequest {
         Self { what, options: LoadOptions::default() }
     }
 
-    /// Loads the ASDF system called `name` and its dependencies. Joins a load of the same system
-    /// that is in progress.
+    /// Loads the ASDF system called `name` and its dependencies. If a load of the same system is in
+    /// progress, waits for that load first, and shares its progress reports.
     pub fn system(name: impl Into<String>) -> Self {
         Self::new(RequestedLoad::System(name.into()))
     }

@@ -6,7 +6,8 @@
 //! # use steelbank::scratch::{Overlay, ScratchRequest};
 //! # use steelbank::Control;
 //! # fn try_it(bank: &steelbank::Steelbank) -> Result<(), steelbank::Error> {
-//! let overlay = Overlay { path: "src/shop.lisp".into(), text: Some("(defun price (x) x)".into()) };
+//! let overlay =
+//!     Overlay { path: "src/shop.lisp".into(), text: Some("(defun price (x) x)".into()) };
 //! let control = Control::new(Duration::from_secs(60));
 //! let mut scratch = bank.run(&ScratchRequest::new().overlays([overlay]), &control)?;
 //! // Any tool of the server can be called in it. Nothing is loaded until a call loads it.
@@ -18,17 +19,17 @@
 //!
 //! A scratch image sees the project, the cache and the environment of the process that starts it.
 //! It reads the cache's fasls and sidecars, but writes to its own folder, which is removed with it.
-//! *Overlays* are files with other text than on disk, or files that count as deleted. Lisp reads
-//! the overlay's text, and every position names the real path.
+//! An *overlay* replaces the text of a file, or marks a file as deleted. Lisp reads the overlay's
+//! text, and every position names the real path.
 //!
-//! A *confined* image ([`ScratchRequest::confined`]) may write only in that folder, and so may the
-//! programs that it starts: the kernel refuses other writes (Landlock, seccomp). It is used for
-//! code that the user has not permitted to run.
+//! A *confined* image ([`ScratchRequest::confined`]) and the programs that it starts may write only
+//! in that folder: the kernel refuses other writes (Landlock, seccomp). It is used for code that
+//! the user has not permitted to run.
 //!
 //! A scratch image ends when the [`Scratch`] is dropped, when its time limit passes, or when the
 //! process that started it ends in any way, because its input pipe is closed then. Its memory is
-//! limited (`RLIMIT_AS`), and there are at most [`MAX_SCRATCHES`] at a time. The next one to start
-//! removes files that a killed process has left in the cache.
+//! limited (`RLIMIT_AS`), and there are at most [`MAX_SCRATCHES`] at a time. The start of a scratch
+//! image removes files that killed processes have left in the cache.
 
 mod messages;
 
@@ -58,8 +59,8 @@ pub const MAX_SCRATCHES: usize = 2;
 /// The environment variable with the folder for temporary files.
 pub(crate) const TEMPORARY_FILES: &str = "TMPDIR";
 
-/// The name of the order that calls a tool. Its arguments are the tool's name and arguments, its
-/// answer is a [`ScratchAnswer`].
+/// The name of the order that calls a tool. Its arguments are the tool's name and arguments, and
+/// its answer is a [`ScratchAnswer`].
 pub(crate) const CALL: &str = "call";
 
 /// The time limit for the start of a scratch image.
@@ -68,12 +69,13 @@ const START: Duration = Duration::from_secs(30);
 /// not trusted and a parsed reply takes much more memory.
 const LONGEST_REPLY: u64 = 1 << 28;
 const LONGEST_CONFINED_REPLY: u64 = 1 << 23;
-/// The maximum number of unread replies, because code in the image can also write replies.
+/// The maximum number of unread replies. They are limited because code in the image can also write
+/// replies.
 const MAX_REPLIES: usize = 256;
 /// The interval at which a waiting call checks whether it was cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A file with a text in the scratch image that differs from the text on disk.
+/// The text of a file in a scratch image, which replaces the text on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overlay {
     /// The file. A relative path is relative to the project.
@@ -116,7 +118,7 @@ pub enum ScratchError {
     /// There is no cache folder to work in.
     #[error("no scratch image can be started without a cache folder: set STEELBANK_CACHE or HOME")]
     NoCache,
-    /// The system could not create a file or a process.
+    /// The operating system could not create a file or a process.
     #[error("cannot start a scratch image: {0}")]
     System(#[from] std::io::Error),
     /// An overlay is invalid.
@@ -133,7 +135,7 @@ pub enum ScratchError {
     /// The image started, but could not be set up.
     #[error("the scratch image could not be set up: {0}")]
     Broken(String),
-    /// Its Lisp died, or its process exited.
+    /// The image's Lisp died, or its process exited.
     #[error("the scratch image ended: {0}")]
     Ended(String),
     /// The time limit passed.
@@ -246,7 +248,7 @@ fn sweep(all: &Path) {
 #[derive(Debug, Clone)]
 pub(crate) struct HelperProgram {
     pub(crate) path: PathBuf,
-    /// The options with which a copy starts the same SBCL.
+    /// The command-line options that make a copy start the same SBCL.
     pub(crate) options: Vec<String>,
 }
 
@@ -355,13 +357,14 @@ pub struct Scratch {
     program: HelperProgram,
     start: HelperStart,
     calls: u64,
-    // Declared after `helper`, so that they are dropped after it has ended.
+    // Declared after `helper`, so that these fields are dropped after the helper process has ended.
     _folder: ScratchFolder,
     _permit: Permit,
 }
 
-/// A request for a scratch image of this project. It accepts calls after about 20 ms. Nothing is
-/// loaded in it, unless there is a snapshot of the systems that this image has loaded.
+/// A request for a scratch image of this project. The image accepts calls after about 20 ms.
+/// Nothing is loaded in it, unless it starts from an up-to-date snapshot of the builder's loads.
+/// This happens only without overlays and confinement.
 #[derive(Debug, Clone, Default)]
 pub struct ScratchRequest {
     overlays: Vec<Overlay>,
@@ -382,8 +385,9 @@ impl ScratchRequest {
         self
     }
 
-    /// If `confined` is true, the image and the programs that it starts can write only in its own
-    /// folder: the kernel refuses other writes. It can read everything that this process can read.
+    /// If `confined` is true, the image and the programs that it starts can write only in the
+    /// image's folder: the kernel refuses other writes. They can read everything that this process
+    /// can read.
     #[must_use]
     pub fn confined(mut self, confined: bool) -> Self {
         self.confined = confined;
@@ -421,8 +425,8 @@ impl Steelbank {
         self.start_scratch(all_real(self.project().root(), overlays)?, &[], key, confined, control)
     }
 
-    /// Starts a scratch image without a snapshot, in which the files `texts`, given by their real
-    /// paths, have other contents.
+    /// Starts a scratch image without a snapshot. In the image, the files of `texts`, given by
+    /// their real paths, have other contents than on disk.
     pub(crate) fn scratch_of(
         &self,
         texts: &[(PathBuf, &[u8])],
@@ -448,8 +452,8 @@ impl Steelbank {
         for (number, (path, text)) in texts.iter().enumerate() {
             let file = folder.path.join(format!("overlays/text-{number}.lisp"));
             steelbank_cache::write(&file, text)?;
-            // Give the text the file's own date, so that code that asks ASDF, such as a test, does
-            // not find it newer than its fasl.
+            // Give the text the date of the file on disk. Otherwise code that queries ASDF, such as
+            // a test, finds the source newer than its fasl.
             let written = std::fs::metadata(path).and_then(|metadata| metadata.modified());
             if let Ok(written) = written {
                 File::options().write(true).open(&file)?.set_modified(written)?;
@@ -496,7 +500,7 @@ fn all_real(root: Option<&Path>, overlays: Vec<Overlay>) -> Result<Vec<Overlay>,
     Ok(resolved)
 }
 
-/// Resolves an overlay's path as the file system does.
+/// Resolves an overlay's path to the real path. The file need not exist, but its folder must.
 fn real(root: Option<&Path>, overlay: Overlay) -> Result<Overlay, ScratchError> {
     let given = crate::workspace::native(root, &overlay.path);
     let unfit = |why: &str| ScratchError::Overlay { path: given.clone(), why: why.to_owned() };
@@ -556,7 +560,7 @@ impl Scratch {
         self.order("refused-writes", &(), control)
     }
 
-    /// Runs the order that the actions register as `name` in the image.
+    /// Runs the order called `name` in the image. `crate::actions` dispatches orders.
     pub(crate) fn order<A: DeserializeOwned>(
         &mut self,
         name: &str,

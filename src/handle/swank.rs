@@ -37,7 +37,7 @@ pub struct SwankServer {
 }
 
 impl SwankServer {
-    /// Counts the connections in the system's table of sockets, without a call to Lisp.
+    /// Counts the connections in the kernel's table of sockets, without a call to Lisp.
     pub fn connections(&self) -> usize {
         const ESTABLISHED: &str = "01";
         let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap_or_default();
@@ -66,7 +66,8 @@ pub(crate) struct Swank {
     /// Locked while a server is started, because two clients may request it concurrently.
     opening: Mutex<()>,
     server: Mutex<Option<SwankServer>>,
-    /// The number of code objects in the image before the last refresh of the index.
+    /// The number of code objects that had been created in the image before the last refresh of the
+    /// index.
     seen: AtomicU64,
 }
 
@@ -85,10 +86,10 @@ struct OpenedSwank {
 
 impl Steelbank {
     /// Loads the user's Swank or Slynk and starts it on `port` of 127.0.0.1, or on any free port if
-    /// that is 0. Returns the running server if there is one.
+    /// `port` is 0. If a server is already running, returns that one.
     ///
     /// # Errors
-    /// Neither is installed, it does not load, or the port is in use. Lisp has died.
+    /// Swank and Slynk are not installed, they do not load, the port is in use, or Lisp has died.
     pub(crate) fn open_swank(&self, port: u16) -> Result<SwankServer, Error> {
         let _one_at_a_time = self.inner.swank.opening.lock();
         if let Some(server) = self.swank() {
@@ -100,17 +101,18 @@ impl Steelbank {
         let bytes = self.work("open-swank", vec![json!(port)], &control, deadline)?;
         let opened: OpenedSwank = read_json(&bytes)?;
         let (Some(system), Some(port)) = (opened.system, opened.port) else {
-            let why = opened.why.unwrap_or_else(|| "it did not start in time".to_owned());
+            let why = opened.why.unwrap_or_else(|| "the server did not start in time".to_owned());
             let why = format!("No editor can connect (--swank {port}): {}.", why.trim_end_matches('.'));
             return Err(Error::SetUp(why));
         };
-        // Index Swank's own code now, so that the first question need not wait for it.
+        // Index Swank's code now, so that the first question need not wait for this.
         if let Some(made) = self.code_made()
             && self.refresh_within(CATCH_UP_TIME).is_ok()
         {
             self.inner.swank.seen.store(made, Ordering::SeqCst);
         }
-        // Ignore the error: a copied process could then inherit the port until it exits.
+        // Ignore the error: a process that is started later may then inherit the port until it
+        // exits.
         let _ = close_descriptors_on_exec();
         Ok(self.inner.swank.server.lock().insert(SwankServer { system, port }).clone())
     }
@@ -120,8 +122,8 @@ impl Steelbank {
         self.inner.swank.server.lock().clone()
     }
 
-    /// Returns the number of code objects created so far; `None` if only this crate's own jobs can
-    /// create code.
+    /// Returns the number of code objects created so far. Returns `None` without a Swank server,
+    /// because then only this crate's jobs create code.
     pub(super) fn code_made_by_others(&self) -> Option<u64> {
         self.swank()?;
         self.code_made()

@@ -5,11 +5,13 @@ use std::collections::{HashMap, VecDeque};
 
 use steelbank_reader::{LispText, Range};
 
-/// The top-level forms of a new text that are also in the old text: same text, same package, same
-/// feature expressions. The meaning of their tokens is unchanged; only their position may differ.
+/// Pairs the top-level forms of a new text with the equal forms of an old text. Two forms are equal
+/// if their texts, packages and preceding feature expressions are. Tokens in equal forms have the
+/// same meaning; only their positions may differ.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EditMap {
-    /// For each form of the new text: its range there, and in the old text if unchanged.
+    /// The forms of the new text: the range of each, and the range of the equal form in the old
+    /// text.
     forms: Vec<(Range, Option<Range>)>,
     /// The ranges of the unchanged forms in the old and the new text, in the order of the old text.
     same: Vec<(Range, Range)>,

@@ -1,10 +1,11 @@
 //! Maps the compiler's records to positions in source text.
 //!
 //! SBCL records a use as the number of a form in a file. [`positions::PositionedFile`] translates
-//! it to a text range: by the file's sidecar, in which `lisp/tap/` recorded what SBCL's reader saw,
-//! or else by the structural reader of `steelbank_reader`. [`tap`] reads sidecars and finds the
-//! syntactic role of each symbol. [`sbcl`] locates positions in SBCL's own sources, and
-//! `edit_map` compares two versions of a text.
+//! the number to a text range. It uses the file's sidecar, which the tap (hooks in SBCL's reader
+//! and compiler, `lisp/tap/`) writes while the file is loaded. Without a sidecar, it uses the
+//! structural reader of `steelbank_reader`. [`tap`] reads sidecars and finds the syntactic role of
+//! each symbol. [`sbcl`] locates positions in SBCL's own sources, and `edit_map` compares two
+//! versions of a text.
 //!
 //! This module runs and loads no user code, and does not depend on the engine.
 
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quoted_data_have_numbers_from_2_5_11_on() {
+    fn quoted_data_are_numbered_from_2_5_11() {
         let data = ["2.5.11", "2.6.0", "2.6.4.debian", "3.0"];
         assert!(data.iter().all(|version| numbering(version) == Numbering::Data));
         let code = ["2.4.6", "2.5.2.debian", "2.5.10", ""];

@@ -13,7 +13,8 @@ use steelbank_reader::lines::{LineColumn, LineIndex, decode};
 use steelbank_xref::Index;
 use steelbank_xref::places::{form_start, source_path};
 
-/// The folder of the sources that SBCL was built from, if available.
+/// SBCL's own sources: their folder, if available, the positions from the core's index, and a cache
+/// of positions.
 #[derive(Debug, Clone, Default)]
 pub struct SbclSources {
     root: Option<PathBuf>,
@@ -21,8 +22,8 @@ pub struct SbclSources {
     places: Arc<Mutex<PlacesByFile>>,
 }
 
-/// Line and column of the form after a byte offset in a file, by the file's logical pathname. The
-/// files do not change.
+/// For each logical pathname and byte offset: the line and column of the form after the offset. The
+/// entries are never stale, because SBCL's sources do not change.
 type PlacesByFile = HashMap<String, HashMap<u32, Option<LineColumn>>>;
 
 /// Looks up positions in SBCL's own sources. Each file is read at most once, and only for positions
@@ -50,7 +51,8 @@ impl SbclPlaces<'_> {
         if !file.starts_with("SYS:") {
             return place;
         }
-        // At most a few megabytes, even if every position in every file is looked up.
+        // The cache grows to a few megabytes at most, even if every position in every file is
+        // looked up.
         self.sources.places.lock().entry(file.to_owned()).or_default().insert(offset, place);
         place
     }

@@ -1,6 +1,7 @@
 //! Checks a call's arguments against the tool's schema before serde reads them, so that an error
 //! names the wrong argument. It also accepts common mistakes of models: null for an omitted
-//! argument, another tool's name for an argument, and a single value where a list is expected.
+//! argument, and another tool's name for an argument. With such a name, a single value is accepted
+//! in place of a list.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -71,8 +72,8 @@ const SYNONYMS: [&[&str]; 9] = [
     &["handle", "id"],
 ];
 
-/// Accepts synonyms for an argument's name, a single value in place of a list, and a list of one in
-/// place of a single value.
+/// Replaces synonyms by the tool's names of arguments. Converts the value of a renamed argument: a
+/// single value to a list, or a list of one element to a single value.
 fn rename_arguments(schema: &Map<String, Value>, given: &mut Map<String, Value>) {
     let property = |name: &str| schema.get("properties").and_then(|properties| properties.get(name));
     let unknown: Vec<String> = given.keys().filter(|name| property(name).is_none()).cloned().collect();
@@ -269,7 +270,7 @@ mod tests {
             let schema = crate::actions::tools().get(tool).unwrap().input().clone();
             let mut given = given.as_object().unwrap().clone();
             rename_arguments(&schema, &mut given);
-            // Compare only the expected arguments: apropos may map `pattern` to several names.
+            // Compare only the expected arguments, because some synonyms are left unchanged.
             given.retain(|name, _| own.get(name).is_some());
             for (name, value) in &given {
                 assert_eq!(&own[name], value, "{tool}");

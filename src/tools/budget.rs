@@ -29,7 +29,8 @@ pub(crate) fn length<T: Serialize + ?Sized>(value: &T) -> usize {
     count.0
 }
 
-/// Returns whether the answer and its text both fit into `budget` characters.
+/// Returns whether the answer's text fits into `budget` characters, and its JSON into `budget`
+/// bytes.
 pub(crate) fn fits(answer: &ToolAnswer, budget: usize) -> bool {
     let text = answer.text.len() <= budget || answer.text.chars().count() <= budget;
     text && answer.structured.json().len() <= budget
@@ -99,8 +100,8 @@ pub(crate) fn shorten(text: &mut String, excess: usize) {
     text.extend(end);
 }
 
-/// Finds the longest list of more than one entry in `value`. Returns its length and its JSON
-/// pointer.
+/// Finds the longest list of more than one entry in `value`. Returns the list's length as JSON, and
+/// its JSON pointer.
 fn longest_list(value: &Value, pointer: String) -> Option<(usize, String)> {
     let of = |name: &str, value| longest_list(value, format!("{pointer}/{}", escaped(name)));
     match value {

@@ -79,8 +79,8 @@ impl Call {
         self
     }
 
-    /// Sets whether the answer includes notes that are shown only once. Pass false if nobody may
-    /// read this answer's notes.
+    /// Sets whether the answer includes notes that are shown only once. Pass false if the client
+    /// does not show the notes.
     #[must_use]
     pub fn with_one_time_notes(mut self, tells: bool) -> Self {
         self.has_one_time_notes = tells;
@@ -98,32 +98,32 @@ impl Call {
         self.budget
     }
 
-    /// Sets the terms in which advice is worded: tools or command lines.
+    /// Sets whether advice names tools or commands.
     #[must_use]
     pub fn with_wording(mut self, wording: Wording) -> Self {
         self.wording = wording;
         self
     }
 
-    /// Returns the terms in which advice is worded.
+    /// Returns whether advice names tools or commands.
     pub fn wording(&self) -> Wording {
         self.wording
     }
 
-    /// Declares that no later call can use the handles in the answer.
+    /// Declares that no later call can use the answer's handles, which name objects to inspect.
     #[must_use]
     pub(crate) fn without_handles(mut self) -> Self {
         self.has_handles = false;
         self
     }
 
-    /// Returns whether the answer's text shows handles. Those of a command line end with its
-    /// process.
+    /// Returns whether the answer's text shows handles. It does not for a command line, where
+    /// handles end with its process.
     pub(crate) fn names_handles(&self) -> bool {
         self.has_handles && self.wording == Wording::Tools
     }
 
-    /// Sets how long the caller waits for an answer. Without it, the caller waits until the call
+    /// Sets how long the caller waits for an answer. By default, the caller waits until the call
     /// ends.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
@@ -211,7 +211,8 @@ pub struct ToolAnswer {
     pub outcome: CallOutcome,
     /// Additional notes, one sentence each.
     pub notes: Vec<String>,
-    /// The package in which an unqualified name was found, if that is not the default package.
+    /// The package that contains the symbol of an unqualified name, if that is not the default
+    /// package.
     pub looked_up_in: Option<String>,
 }
 

@@ -29,7 +29,7 @@ pub struct Clients {
 pub enum ClientKind {
     /// An agent, which calls tools.
     Agent,
-    /// An editor, in which a person works. Its unsaved text is visible only to itself.
+    /// An editor that a person uses. No other client sees its unsaved text.
     Editor,
 }
 
@@ -46,7 +46,7 @@ pub struct ConnectedClient {
     pub kind: ClientKind,
     /// The process ID of the client's `steelbank` process.
     pub process: i32,
-    /// The options that grant its permissions.
+    /// The options that grant the client's permissions.
     pub allowed: Vec<String>,
 }
 
@@ -156,7 +156,7 @@ impl ClientSlot {
         self.handles.lock().contains(handle)
     }
 
-    /// Records an edit of this client; `last` refers to the newest one.
+    /// Records an edit of this client. An undo of `last` means the newest recorded edit.
     pub(crate) fn note_edit(&self, edit: &str) {
         self.edits.lock().push(edit.to_owned());
     }

@@ -46,7 +46,7 @@ impl Paging {
     /// Decodes the cursor: the number of entries on earlier pages.
     ///
     /// # Errors
-    /// The cursor is not one that an answer returned.
+    /// The cursor is not a number, so no answer has returned it.
     pub(crate) fn offset(&self) -> Result<usize, Failure> {
         match self.cursor.as_deref() {
             None | Some("") => Ok(0),
@@ -57,7 +57,7 @@ impl Paging {
     /// Checks that the cursor does not point past the end of `total` entries.
     ///
     /// # Errors
-    /// It points past the end: no answer gave it, or the data has changed since.
+    /// The cursor points past the end: no answer has returned it, or the data has changed since.
     pub(crate) fn within(&self, total: usize) -> Result<(), Failure> {
         match self.offset()? {
             offset if offset > 0 && offset >= total && total > 0 => Err(Failure::arguments(format!(
@@ -69,8 +69,8 @@ impl Paging {
         }
     }
 
-    /// Renders the longest page of `answer` that fits into `budget` characters. `answer` has all
-    /// its entries.
+    /// Renders the longest page of `answer` that fits into `budget` characters. `answer` must have
+    /// the entries of all pages.
     ///
     /// # Errors
     /// The cursor is invalid or points past the end, or `render` fails.
@@ -147,7 +147,7 @@ pub(crate) trait Sequence: Clone {
     }
 }
 
-/// An answer that is divided into pages, and the part on one page.
+/// One page of an answer.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct Paged<T> {
     #[serde(flatten)]
@@ -244,8 +244,8 @@ impl PageRange {
 }
 
 /// Renders the page of `answer` that nearly fills `budget` characters, as text and as JSON.
-/// `answer` has the entries from number `offset` of `(offset, total)` on. The page has at least
-/// [`Sequence::min_entries`] entries, even if these do not fit.
+/// `answer` must have only entries from number `offset` on, and `total` is the number of all
+/// entries. The page has at least [`Sequence::min_entries`] entries, even if these do not fit.
 ///
 /// # Errors
 /// `render` fails.
@@ -274,8 +274,8 @@ pub(crate) fn longest_page<S: Sequence>(
         if between <= 1 {
             break;
         }
-        // Guess the count from the lengths, since entries are alike. Bisect every third round, in
-        // case they are not.
+        // Guess the count from the lengths, because entries usually have similar lengths. Bisect
+        // every third round, in case they do not.
         let short = length(&page);
         let guess = between * budget.saturating_sub(short) / long.saturating_sub(short).max(1);
         let step = if round % 3 == 0 { between / 2 } else { guess };

@@ -1,6 +1,6 @@
 //! Adds remedies to the errors of an engine that cannot start. The remedies name options and
-//! environment variables of the program; the library's errors do not, because other programs use
-//! them.
+//! environment variables of the program. The library's errors do not, because other programs use
+//! the library.
 
 use super::phrases::sentence;
 use crate::engine::{ImageError, StartError};
@@ -10,7 +10,8 @@ use crate::handle::Error;
 pub(crate) fn with_remedy(error: &Error) -> String {
     let said = error.to_string();
     match remedy(error) {
-        // Already a sentence. It may begin with a file name, which must not be capitalized.
+        // The message is already a sentence. It may begin with a file name, which must not be
+        // capitalized.
         None if matches!(error, Error::Request(_)) && said.ends_with('.') => said,
         Some(remedy) => sentence(&format!("{said}; {remedy}")),
         None => sentence(&said),
@@ -32,7 +33,7 @@ fn remedy(error: &Error) -> Option<&'static str> {
         ) => Some(BUILD),
         Error::Start(StartError::Image(ImageError::NoProc | ImageError::Memory { .. })) => Some(SPLIT),
         Error::Start(error) if error.is_address_space_limit() => {
-            Some("raise that limit: with --dynamic-space-size 128, the minimum, it takes about 1128 MiB")
+            Some("raise that limit: with --dynamic-space-size 128, the minimum, SBCL takes about 1128 MiB")
         }
         Error::Start(error) if error.is_out_of_memory() => Some("use --dynamic-space-size to request less"),
         _ => None,

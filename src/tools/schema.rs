@@ -23,8 +23,8 @@ pub(crate) fn input<T: JsonSchema>() -> Map<String, Value> {
     schema
 }
 
-/// Reduces an enumeration to its names, which hosts and the command line look for. The property's
-/// description explains them.
+/// Reduces an enumeration to its names, because hosts and the command line expect a plain list of
+/// names. The property's description explains the names.
 fn names_only(schema: &mut Schema) {
     if let Some(Value::Array(choices)) = schema.remove("oneOf") {
         let names = choices.iter().filter_map(|choice| choice.get("const")).cloned().collect();
@@ -52,9 +52,9 @@ fn root_schema<T: JsonSchema>(settings: SchemaSettings) -> Map<String, Value> {
 }
 
 /// Generates the schema of a tool's structured answer: an outline of the serialized type, for
-/// programs that validate. It omits descriptions, because the keys and the tool's description
-/// explain the answer; nested structure below [`DEPTH`]; optional numbers and flags; and the types
-/// of items of optional lists.
+/// programs that validate. To be short, it omits nested structure below [`DEPTH`], optional numbers
+/// and flags, and the types of items of optional lists. It also omits descriptions, because the
+/// keys and the tool's description explain the answer.
 pub(crate) fn output<T: JsonSchema>() -> Map<String, Value> {
     let schema = root_schema::<T>(SchemaSettings::draft2020_12().for_serialize());
     let required = schema.get("required").cloned();
@@ -94,8 +94,8 @@ const DEPTH: usize = 1;
 fn outline(schema: &Value, depth: usize) -> Value {
     let Value::Object(schema) = schema else { return json!({}) };
     if let Some(choices) = schema.get("anyOf").and_then(Value::as_array) {
-        // Drop null from an optional property, because serde omits the property instead. Keep it in
-        // a required one.
+        // Drop null from an optional property, because serde omits the property instead. Keep null
+        // in a required property.
         let is_null = |choice: &&Value| choice.get("type").is_some_and(|kind| kind == "null");
         let others: Vec<Value> =
             choices.iter().filter(|choice| !is_null(choice)).map(|choice| outline(choice, depth)).collect();

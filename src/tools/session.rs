@@ -66,7 +66,7 @@ pub struct ProjectRoot {
 }
 
 impl ProjectRoot {
-    /// Sets the root to `folder`; `None` for an unknown project.
+    /// Makes a root that is set to `folder`, or `None` if the project is not known yet.
     pub fn new(folder: Option<PathBuf>) -> Arc<Self> {
         Arc::new(Self { folder: Mutex::new(folder) })
     }
@@ -117,7 +117,7 @@ pub enum Permission {
 }
 
 impl Permission {
-    /// Returns the option of `steelbank serve` that grants it.
+    /// Returns the option of `steelbank serve` that grants the permission.
     pub fn option(self) -> &'static str {
         match self {
             Self::Eval => "--allow-eval",
@@ -220,13 +220,14 @@ impl Session {
         self.client_slot.as_deref()
     }
 
-    /// Returns whether this client may inspect the object of `handle`. In a shared image, each
-    /// client has its own handles.
+    /// Returns whether this client may inspect the object of `handle`. In a shared image, a client
+    /// may use only handles from its answers.
     pub(crate) fn owns_handle(&self, handle: &str) -> bool {
         self.client_slot().is_none_or(|slot| slot.has_handle(handle))
     }
 
-    /// Returns the note on the last restart, if this client's answers should still include it.
+    /// Returns the note on the last restart for an answer to this client, and counts it. `None`:
+    /// Lisp was not restarted, or the client has received the note `MAX_RESTART_NOTES` times.
     pub(super) fn take_restart_note(&self) -> Option<String> {
         let told = self.client_slot().map_or(&*self.restart_notes_shown, |slot| &slot.restart_notes_shown);
         self.recovery.take_note(told)
@@ -250,8 +251,8 @@ impl Session {
         })
     }
 
-    /// Returns a warning if files of the project have changed since they were loaded. `then` is the
-    /// earliest time for which the file states must be current.
+    /// Returns a warning if files of the project have changed since they were loaded. The states of
+    /// the files must have been checked at `then` or later.
     pub(crate) fn older_image(&self, then: Instant, wording: Wording) -> Option<String> {
         let project = self.started()?.project();
         let changed = project.changed_files(then);
@@ -287,7 +288,7 @@ impl Session {
         project.sidecar_gaps().is_empty().then(|| Caution::OnlyInImage(name.to_owned()))
     }
 
-    /// Sets the project to the one in `folder`, if it is unknown.
+    /// Sets the project to `folder`, if the project is unknown.
     pub fn name_project(&self, folder: PathBuf) {
         if self.awaits_project() {
             *self.project.folder.lock() = Some(folder);
@@ -404,7 +405,7 @@ impl Session {
     /// # Errors
     /// The session does not have it: the message names the option that grants it.
     pub fn permit(&self, permission: Permission) -> Result<(), Failure> {
-        self.permit_to("it", permission)
+        self.permit_to("this call", permission)
     }
 
     /// Checks that the session has `permission`, which the operation named `who` needs.
@@ -433,7 +434,7 @@ impl Session {
     }
 
     /// Repeats the loads of the previous image, in order, with the load tools among `tools`.
-    /// `status` lists the ones that fail.
+    /// `status` lists the loads that fail.
     pub fn repeat_loads(&self, tools: &Tools, loads: &[LoadedItem]) {
         const LOAD_AGAIN_SECONDS: u64 = 3600;
         for loaded in loads {

@@ -18,17 +18,17 @@ impl Session {
                 other => format!("on port {other}"),
             };
             Failure::engine(format!(
-                "--swank {port}: the image already has a Swank server for all its clients, {open}. Omit the port, or pass that one."
+                "--swank {port}: the image already has a Swank server for all its clients, {open}. Omit the port, or pass that port."
             ))
         })
     }
 
-    /// Starts the Swank server that was reserved, in this image and in those after a restart.
-    /// Returns `None` if none was reserved.
+    /// Starts the Swank server on the reserved port. Each image of the program calls this, so that
+    /// the server also runs after a restart. Returns `None` if no port is reserved.
     ///
     /// # Errors
     /// Swank is not installed, does not load, or the port is in use. The reservation is dropped, so
-    /// another may follow.
+    /// that another port can be reserved.
     pub fn open_swank(&self) -> Option<Result<SwankServer, Failure>> {
         let port = self.recovery().swank()?;
         let opened = self.bank().and_then(|bank| bank.open_swank(port).map_err(Failure::from));

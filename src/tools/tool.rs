@@ -1,6 +1,6 @@
 //! Defines [`Tool`]: a name, schemas, permissions, and a function from checked arguments to an
-//! answer. [`Tool::call`] runs it and adds notes that all answers share, for example on stale
-//! files, a load in progress or a restart. It knows no protocol.
+//! answer. [`Tool::call`] calls that function and adds notes that all answers share, for example on
+//! stale files, a load in progress or a restart. This module knows no protocol.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -36,14 +36,14 @@ pub enum Effect {
 pub enum Starts {
     /// git, to read the index and objects.
     Git,
-    /// A copy of this program, as a scratch image in which code runs.
+    /// A copy of this program, which runs code in a scratch image.
     Copy,
 }
 
 /// The presentation of a tool to people and models.
 #[derive(Debug, Clone, Copy)]
 pub struct About {
-    /// The name used to call it.
+    /// The name used to call the tool.
     pub name: &'static str,
     /// The title for people: a few words.
     pub title: &'static str,
@@ -90,7 +90,7 @@ const LOADING_NOTE: &str =
 
 impl Tool {
     /// Makes a tool that takes `A` and answers with `O`; the schemas are generated from these
-    /// types. An answer that exceeds the budget is truncated, except that pages already fit.
+    /// types. An answer that exceeds the budget is truncated; pages of a long list already fit.
     ///
     /// Optional fields of `A` need serde defaults. Unknown arguments are rejected.
     pub fn new<A, O>(
@@ -135,7 +135,7 @@ impl Tool {
         self
     }
 
-    /// Marks a tool that runs code as short: it does not wait for the lane of long work.
+    /// Marks a tool that runs code as short: a call does not wait for the lane of long work.
     #[must_use]
     pub fn brief(mut self) -> Self {
         self.short = true;
@@ -205,7 +205,7 @@ impl Tool {
         self.immediate && !self.catches_up(session)
     }
 
-    /// Returns whether a call first asks Lisp for definitions made from a connected editor.
+    /// Returns whether a call first queries Lisp for definitions made from a connected editor.
     fn catches_up(&self, session: &Session) -> bool {
         (self.of_image || !self.immediate) && session.swank().is_some()
     }
@@ -229,7 +229,8 @@ impl Tool {
         &self.schemas().output
     }
 
-    /// Returns the names of the arguments, each with whether it is required; required ones first.
+    /// Returns the names of the arguments, each with whether it is required. The required arguments
+    /// come first.
     pub fn arguments(&self) -> Vec<(&str, bool)> {
         let required = self.input().get("required").and_then(Value::as_array);
         let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|other| other == name));
@@ -327,8 +328,8 @@ impl Tool {
     }
 }
 
-/// Returns the start error of an SBCL that was never ready. It has the remedy, which later errors
-/// lack.
+/// Returns the start error of an SBCL that was never ready. This error names the remedy; later
+/// errors do not.
 fn not_started(bank: &Steelbank) -> Option<Failure> {
     let status = bank.status();
     if status.start_microseconds.is_some() || !matches!(status.state, EngineState::Dead { .. }) {

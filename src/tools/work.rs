@@ -20,7 +20,7 @@ const MAX_OUTCOMES: usize = 16;
 /// The interval at which a waiting call checks whether it was cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Builds the answer for the call that fetches the outcome.
+/// The outcome of a job: a function that builds the answer for the call that fetches the outcome.
 pub(crate) type Outcome = Box<dyn FnOnce(&Call) -> Result<ToolAnswer, Failure> + Send>;
 
 /// The background jobs of one client, by number. Jobs that still run when the client disconnects
@@ -124,7 +124,8 @@ impl ClientWork {
         outcome.map_or(WaitResult::Unknown, WaitResult::Ended)
     }
 
-    /// Lists the numbers of the jobs with an outcome that was not fetched, newest first.
+    /// Lists the numbers of the jobs that still run or have an outcome that was not fetched, newest
+    /// first.
     pub(crate) fn numbers(&self) -> Vec<String> {
         self.0.lock().works.keys().rev().map(u64::to_string).collect()
     }

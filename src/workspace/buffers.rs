@@ -11,8 +11,7 @@ use super::Project;
 /// smaller.
 const FIRST_TEXT_VERSION: u64 = 1 << 40;
 
-/// A text from a buffer, as Lisp reports it. Lisp reports all of them, in the order of their
-/// versions.
+/// A text from a buffer, as Lisp reports it. Lisp reports all texts, in the order of their numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct BufferText {
     /// Its position in the buffer, in characters from 1.
@@ -36,8 +35,8 @@ impl Project {
         version.checked_sub(FIRST_TEXT_VERSION).is_some_and(|at| at >= self.buffer_texts() as u64)
     }
 
-    /// Adds `texts`, which follow the first `known` ones. Skips texts that another thread has added
-    /// meanwhile.
+    /// Adds `texts`, which follow the first `known` texts. Skips texts that another thread has
+    /// added meanwhile.
     pub(crate) fn note_buffer_texts(&self, known: usize, texts: Vec<BufferText>) {
         let mut buffers = self.buffers.write();
         let added = buffers.len().saturating_sub(known);

@@ -1,11 +1,11 @@
 //! Edits the project's files atomically: all files of an edit are changed or none, and only files
-//! that still have the text that the edit was made for. One process edits a project at a time.
+//! that still have the text for which the edit was made. One process edits a project at a time.
 //!
 //! An edit takes these steps (docs/internals/edits.md has the reasons). Under a lock of the
 //! project, it writes a journal with the old and the new texts to disk. It writes each new text to
-//! a temporary file and exchanges that with the target. It compares the text that came out with the
-//! old text, and removes the temporary files. Then it marks the journal as complete. An edit that
-//! fails before that mark is rolled back at once; one that is interrupted is rolled back by the
+//! a temporary file, and exchanges the temporary file with the target. Then the temporary file must
+//! have the old text. The edit removes the temporary files, and marks the journal as complete. If
+//! it fails before that mark, it is rolled back at once. An interrupted edit is rolled back by the
 //! next process that takes the lock.
 
 use crate::workspace::NoProject;
@@ -37,7 +37,7 @@ pub enum UndoError {
     /// The project has no record of this edit.
     #[error("Edit {edit} not found")]
     Missing {
-        /// The name as it was given.
+        /// The name as given.
         edit: String,
         /// The names of the recorded edits, newest first.
         kept: Vec<String>,
@@ -45,7 +45,7 @@ pub enum UndoError {
     /// There is no project.
     #[error(transparent)]
     NoProject(#[from] NoProject),
-    /// A sentence.
+    /// The edit was refused, for the reason in this sentence.
     #[error("{0}")]
     Refused(String),
 }
@@ -65,9 +65,9 @@ pub struct UnfinishedEdit {
     /// A description of the edit.
     pub what: String,
     /// Whether all its changes were rolled back. If not, some files may have the new text and
-    /// others the old one.
+    /// others the old text.
     pub taken_back: bool,
-    /// The files whose old text was restored, relative to the project's root.
+    /// The restored files, relative to the project's root.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub restored: Vec<String>,
     /// Further remarks and advice, one sentence each.
@@ -92,7 +92,7 @@ impl std::fmt::Display for UnfinishedEdit {
 /// The interrupted edits that a session has found.
 #[derive(Debug, Default)]
 pub(super) struct InterruptedEdits {
-    /// The edits that this session has rolled back or tried to.
+    /// The edits that this session has rolled back or tried to roll back.
     found: Vec<UnfinishedEdit>,
     /// The number of these edits that were reported.
     reported: usize,
@@ -127,7 +127,7 @@ pub(crate) struct UndoneEdit {
     pub(crate) id: String,
     /// A description of the edit.
     pub(crate) what: String,
-    /// The files whose old text was restored.
+    /// The files with their old text restored.
     pub(crate) files: Vec<PathBuf>,
 }
 
@@ -152,8 +152,8 @@ impl Project {
                 "Another steelbank process has been editing this project for {seconds} s. Nothing was changed; try again."
             ));
         }
-        // Lock the root too, for processes that use another cache or name of the root. Continue
-        // without it where that is impossible.
+        // Also lock the root folder, for processes with another cache or another path to the root.
+        // Continue without this lock if it cannot be taken.
         let elsewhere = File::open(root).and_then(|root| FileLock::take(root, ROOT_LOCK_WAIT));
         let edits = Edits { project: self, records, _locks: [lock, elsewhere.ok().flatten()] };
         edits.roll_back_unfinished();
@@ -171,8 +171,8 @@ impl Project {
         }
     }
 
-    /// Lists the interrupted edits: those that this session has rolled back, and those that no
-    /// process has yet.
+    /// Lists the interrupted edits: edits that this session has rolled back or tried to roll back,
+    /// and edits that no process has rolled back yet.
     pub(crate) fn unfinished_edits(&self) -> Vec<UnfinishedEdit> {
         let mut cut = self.interrupted_edits.lock();
         cut.check(self);
@@ -268,8 +268,8 @@ impl Edits<'_> {
     /// Restores the old texts of the files of edit `id`, or of the last edit if `id` is `last`.
     ///
     /// # Errors
-    /// There is no such edit, or a file does not have the text that the edit wrote. Nothing was
-    /// changed.
+    /// Fails, and changes nothing, if there is no such edit, or if a file does not have the text
+    /// that the edit wrote.
     pub(crate) fn undo(&self, id: &str) -> Result<UndoneEdit, UndoError> {
         let numbers = self.records.undoable();
         let number = match id {
@@ -312,7 +312,7 @@ impl Edits<'_> {
             let edit = match self.records.read_at((number, path.clone())) {
                 Ok(record) => self.roll_back_interrupted(&record),
                 Err(error) => {
-                    // Report a damaged record only once: it cannot be used.
+                    // Remove a damaged record, so that it is reported only once.
                     let _ = std::fs::remove_file(path);
                     UnfinishedEdit {
                         edit: number.to_string(),
@@ -338,11 +338,11 @@ impl Edits<'_> {
             found.map(|(path, _)| self.project.shown(path)).collect::<Vec<String>>()
         };
         let mut taken_back = notes.is_empty();
-        // Keep the record, so that the edit can be undone by its number. Do not keep that of an
+        // Keep the record, so that the edit can be undone by its number. Remove the record of an
         // undo.
         if taken_back && let Err(error) = record.finish(!matches!(record.purpose, EditPurpose::Undo(_))) {
             taken_back = false;
-            notes.push(format!("Its journal cannot be closed: {error}."));
+            notes.push(format!("Its journal cannot be marked as complete: {error}."));
         }
         let others = of(RollbackOutcome::Foreign);
         if !others.is_empty() {
@@ -361,7 +361,8 @@ impl Edits<'_> {
     }
 }
 
-/// Writes the edit, up to the mark that it is complete. A failure may leave parts of it.
+/// Writes all files of the edit, and marks its journal as complete. A failure may leave some files
+/// written.
 fn write_all(record: &EditRecord) -> Result<(), String> {
     let mut staged = Vec::new();
     for (file, temporary) in record.with_temporaries() {
@@ -376,7 +377,7 @@ fn write_all(record: &EditRecord) -> Result<(), String> {
     let folders: BTreeSet<&Path> = record.files.iter().filter_map(|file| file.path.parent()).collect();
     folders.into_iter().for_each(sync_folder);
     let marked = record.finish(record.purpose == EditPurpose::Undoable);
-    marked.map_err(|error| format!("The edit's journal cannot be closed: {error}."))
+    marked.map_err(|error| format!("The edit's journal cannot be marked as complete: {error}."))
 }
 
 /// Rolls back the edit. Returns the outcome for each file, the last first, and a sentence for each
@@ -479,7 +480,7 @@ mod tests {
             self.project.records().unwrap().0
         }
 
-        /// Begins an edit, and leaves it like a process that ends there.
+        /// Begins an edit without finishing it, as if the process ended after writing the journal.
         fn cut(&self, files: &[Replacement]) -> EditRecord {
             self.records().make_folder().unwrap();
             self.records().begin("a rename", EditPurpose::Undoable, files).unwrap()
@@ -532,7 +533,7 @@ mod tests {
     fn failed_edit_restores_earlier_files() {
         let world = World::new();
         let mut all = world.files(&GIVEN);
-        // Give a file twice: the second time, its text is no longer the expected one.
+        // Give a file twice: the second time, its text is no longer the expected text.
         all.push(Replacement { new: b"7".to_vec(), ..all[0].clone() });
         let why = world.apply(&all).unwrap_err();
         assert!(why.contains("changed during the edit") && why.contains("Nothing was changed"), "{why}");
@@ -543,8 +544,8 @@ mod tests {
     fn edit_interrupted_at_any_step_is_rolled_back() {
         let world = World::new();
         let links = tempfile::tempdir().unwrap();
-        // Interrupt it before each step: stage 3 files, exchange 3, remove 3 temporary files, mark
-        // the journal.
+        // Interrupt the edit before each step: stage 3 files, exchange 3, remove 3 temporary files,
+        // mark the journal.
         for steps in 0..=9 {
             let all = world.files(&GIVEN);
             let link = links.path().join(steps.to_string());

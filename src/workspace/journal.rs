@@ -2,8 +2,8 @@
 //! an interrupted edit can be rolled back. After that, it serves for undo.
 //!
 //! The folder `undo/PROJECT/` in the cache has one record for each edit: `N.journal-3` until the
-//! edit is complete, and `N.edit-3` after. PROJECT is the hash of the project's root. The raw bytes
-//! of a record are the old and the new text of each edited file.
+//! edit is complete, and `N.edit-3` afterwards. PROJECT is the hash of the project's root. The
+//! payload of a record is the old and the new text of each edited file.
 
 use std::ffi::OsString;
 use std::fs;
@@ -40,7 +40,7 @@ pub(crate) enum EditPurpose {
     Undoable,
     /// The record is deleted after the edit.
     Plain,
-    /// The edit undoes the one with this number.
+    /// The edit undoes the edit with this number. The record is deleted afterwards.
     Undo(u64),
 }
 
@@ -246,7 +246,7 @@ impl EditRecord {
 
     /// Removes the record, whether it is a journal or not.
     pub(super) fn forget(&self) {
-        // Ignore errors: it is removed when it is the oldest.
+        // Ignore errors: the next edit closes a remaining journal, and `sweep` removes old records.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -1,7 +1,7 @@
 //! Tracks the load state of every file that can be searched: whether the image has loaded its
-//! current text. A refresh examines only files that may have changed since the last one.
+//! current text. A refresh examines only files that may have changed since the last refresh.
 //! [`LoadStates`] also has sets of the files that need extra work: files without indexed names,
-//! stale files, and files whose changes are not reported.
+//! stale files, and files for which no changes are reported.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub(super) struct FileState {
     /// The relation of the image to the file, or `None` if there is no such file.
     pub(super) load_state: Option<TextState>,
     pub(super) known: Option<Arc<CachedNames>>,
-    /// Whether the watch or the index reports every change of it.
+    /// Whether the watcher or the text index reports every change of the file.
     is_watched: bool,
 }
 
@@ -37,7 +37,7 @@ impl FileState {
     }
 }
 
-/// The index of a file among the entries.
+/// The index of a file in [`LoadStates::entries`]. `None` means that the file has no entry.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) enum EntryPlace {
     #[default]
@@ -53,10 +53,10 @@ pub(super) struct LoadStates {
     /// Cached indices into `entries` for files of the text index, by segment and number there.
     /// Cleared when entries are added or removed.
     pub(super) places: HashMap<u64, Vec<EntryPlace>>,
-    /// The files whose names are not in the index.
+    /// The files with names that are not in the index.
     pub(super) unindexed: BTreeSet<Arc<Path>>,
     pub(super) unreadable: BTreeSet<Arc<Path>>,
-    /// The loaded files whose text on disk may differ from the loaded text.
+    /// The loaded files that may have another text on disk.
     stale: BTreeSet<Arc<Path>>,
     /// The files to check at each question, because their changes are not reported.
     unwatched: BTreeSet<Arc<Path>>,
@@ -71,7 +71,7 @@ impl LoadStates {
         Some(entry.known.as_ref()?.stamp)
     }
 
-    /// Returns the entry of `file` in the text index, whose path is `path`.
+    /// Returns the entry of `file`, a file of the text index at `path`.
     pub(super) fn indexed(
         &mut self,
         file: IndexedFile,
@@ -106,7 +106,7 @@ impl LoadStates {
         Arc::clone(self.packages.get_or_insert_with(unseen))
     }
 
-    /// Lists the loaded files whose text on disk may differ from the loaded text, sorted.
+    /// Lists the loaded files that may have another text on disk, sorted.
     pub(super) fn stale(&self) -> Vec<PathBuf> {
         self.stale.iter().map(|path| path.to_path_buf()).collect()
     }
@@ -138,8 +138,8 @@ impl LoadStates {
 }
 
 impl Project {
-    /// Locks the texts after a refresh at `then` or later. Refreshes only if no other question has
-    /// done so since.
+    /// Locks the texts, as refreshed at `then` or later. Refreshes them only if no other question
+    /// has done this since.
     pub(super) fn refresh_since(&self, then: Instant) -> MutexGuard<'_, Texts> {
         let texts = self.texts.lock();
         match texts.refreshed.is_some_and(|refreshed| refreshed >= then) {
@@ -201,7 +201,8 @@ impl Project {
         guard
     }
 
-    /// Updates which of `paths` are files that can be searched. Returns the new ones.
+    /// Adds the files among `paths` that can be searched, and removes the others. Returns the new
+    /// files.
     fn select_files(
         &self,
         texts: &mut Texts,
@@ -271,8 +272,8 @@ impl Project {
         texts.load_states.insert(Arc::clone(path), entry);
     }
 
-    /// Returns the load state of a loaded file with up-to-date names. Returns `None` if the file no
-    /// longer exists.
+    /// Returns the load state of a loaded file, given its current names. Returns `None` if the file
+    /// no longer exists.
     fn load_state(
         &self,
         texts: &mut Texts,
@@ -334,7 +335,7 @@ mod tests {
         unseen
     }
 
-    /// Collects all data that questions are answered from.
+    /// Collects all data that answers depend on.
     fn known(project: &Project) -> (Vec<PathBuf>, Vec<(PathBuf, TextState)>, [Found; 3]) {
         let naming = |look, own| {
             let found = project.texts_naming_at(&project.tree_view(), "SOUGHT", look, own).files.into_iter();

@@ -94,7 +94,7 @@ impl ProjectSettings {
     }
 }
 
-/// Returns `path` relative to `root`, if it is below it.
+/// Returns `path` relative to `root`, if `path` is below `root`.
 fn below<'a>(root: &Path, path: &'a Path) -> Option<&'a Path> {
     let rest = path.as_os_str().as_bytes().strip_prefix(root.as_os_str().as_bytes());
     match rest {
@@ -140,7 +140,7 @@ pub(crate) struct Project {
 /// Files to examine at the next refresh, even if the tree reports no change.
 #[derive(Debug, Default)]
 struct Stale {
-    /// Files that were loaded, and files whose documents were changed.
+    /// Files that were loaded, and files with documents that were changed.
     files: BTreeSet<PathBuf>,
     /// Whether the set of project files may have changed with the systems' components.
     components: bool,
@@ -151,7 +151,7 @@ struct Stale {
 struct LastImageReport {
     contents: HashMap<PathBuf, Contents>,
     systems: BTreeMap<String, ImageSystem>,
-    /// The components of systems below the root, each with the `.asd` files that define it.
+    /// The components of systems below the root, each with the `.asd` files of its systems.
     components: Arc<HashMap<PathBuf, Vec<PathBuf>>>,
 }
 
@@ -182,7 +182,7 @@ pub(crate) struct ImageSystem {
     pub(crate) files: Option<Vec<PathBuf>>,
 }
 
-/// A file as it was when it was loaded or compiled.
+/// The version of a file that was loaded or compiled.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct FileVersion {
     pub(super) path: PathBuf,
@@ -268,7 +268,7 @@ impl Project {
         Ok(self.text.get_or_init(|| Arc::new(index)))
     }
 
-    /// Uses `index` for this project, unless it has already opened one.
+    /// Uses `index` for this project, unless the project has already opened an index.
     pub(crate) fn share_text_index(&self, index: &Arc<TextIndex>) {
         let _ = self.text.set(Arc::clone(index));
     }
@@ -282,8 +282,8 @@ impl Project {
     }
 
     /// Records loaded files, each with its write date (universal time) at the load. Reads the names
-    /// in a file again if its date changed or `reload` selects it: it was compiled or loaded since
-    /// the last call.
+    /// in a file again if the date has changed, or if `reload` selects the file because it was
+    /// compiled or loaded since the last call.
     pub(crate) fn note_loaded(
         &self,
         files: impl IntoIterator<Item = (PathBuf, u64)>,
@@ -363,7 +363,7 @@ impl Project {
         paths
     }
 
-    /// Lists the registered systems whose `.asd` file belongs to the project.
+    /// Lists the registered systems with an `.asd` file that belongs to the project.
     pub(crate) fn project_systems(&self) -> Vec<(String, ImageSystem)> {
         let own = self.project_files();
         self.image_systems().into_iter().filter(|(_, system)| own.contains(&system.asd)).collect()
@@ -414,14 +414,15 @@ impl Project {
         changed
     }
 
-    /// Returns whether `text` equals the loaded contents of the file at `path`, or `None` if it is
-    /// not loaded.
+    /// Returns whether `text` equals the loaded contents of the file at `path`, or `None` if the
+    /// file is not loaded.
     pub(crate) fn is_as_loaded(&self, path: &Path, text: &[u8]) -> Option<bool> {
         Some(self.image.read().contents.get(path)?.matches(text))
     }
 
     /// Lists the loaded files that were deleted or changed, as of `then` or later, sorted. Returns
-    /// no files unless the tree is watched: a command has only just loaded them.
+    /// no files unless the tree is watched: a command that does not watch it has just loaded its
+    /// files.
     pub(crate) fn changed_files(&self, then: Instant) -> Vec<PathBuf> {
         if !self.watching.load(Ordering::Acquire) || self.loaded.read().is_empty() {
             return Vec::new();
@@ -447,7 +448,7 @@ impl Project {
         self.loaded.read().get(path).copied()
     }
 
-    /// Formats `path` for answers: relative to the root if it is below it.
+    /// Formats `path` for answers: relative to the root, if `path` is below the root.
     pub(crate) fn shown(&self, path: &Path) -> String {
         let shown = self.root().and_then(|root| below(root, path)).unwrap_or(path);
         match shown.as_os_str().is_empty() {
@@ -516,7 +517,7 @@ impl Project {
         Ok(file)
     }
 
-    /// Like [`Project::positions`], but trusts the refresh that `_view` stands for: a watched file
+    /// Like [`Project::positions`], but relies on the refresh that created `_view`: a watched file
     /// is not examined again.
     ///
     /// # Errors
@@ -545,7 +546,7 @@ impl Project {
         PositionedFile::open(path, write_date, self.sidecar(path, write_date).as_deref())
     }
 
-    /// Returns whether `path` is a link, as of the refresh that `_view` stands for or later.
+    /// Returns whether `path` is a link, as of the refresh that created `_view` or later.
     pub(crate) fn is_link_at(&self, _view: &TreeView, path: &Path) -> bool {
         self.texts.lock().load_states.stamp_if_watched(path).is_none() && path.is_symlink()
     }
@@ -619,7 +620,7 @@ impl Project {
                 false => abandoned(),
             };
             if old {
-                // A folder may have that name too.
+                // The entry may be a folder.
                 let _ = std::fs::remove_file(entry.path()).or_else(|_| std::fs::remove_dir_all(entry.path()));
             }
         }

@@ -1,10 +1,11 @@
-//! Maps names to the loaded files that contain them, according to the files' sidecars. It covers
-//! symbols that macros generate, and files outside of the project. The table is in memory and, for
-//! later processes, in the cache.
+//! Maps names to the loaded files that contain them, according to the files' sidecars. The map
+//! covers symbols that macros generate, and files outside of the project. It is kept in memory and,
+//! for later processes, as a table in the cache.
 //!
-//! The table on disk is a record `ROOT.names` in the folder of the sidecars: a list of
-//! [`NamedFile`], and [`Row`]s. The rows of a file are valid while its sidecar has the same stamp.
-//! A malformed table counts as missing: the sidecars are read, and the table is written again.
+//! The table on disk is a record `ROOT.names` in the folder of the sidecars, where ROOT is a hash
+//! of the project's root. It has a list of [`NamedFile`], and [`Row`]s. The rows of a file are
+//! valid while its sidecar has the same stamp. A malformed table counts as missing: the sidecars
+//! are read, and the table is written again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
@@ -18,7 +19,8 @@ use crate::source::tap::sidecar::fnv_1a;
 use crate::workspace::{FileStamp, FileVersion, LOWER_SIDECARS, Project, SIDECARS};
 
 const TABLE: RecordKind = RecordKind("names", 1);
-/// Up to this many files may be compared with their loaded text by each process.
+/// If at most this many files have no recorded stamp, [`Project::write_names`] does not refresh to
+/// record their stamps. Each later process then compares these files with their loaded text.
 const FEW: usize = 8;
 
 /// Hashes a name, with the same result in every process.
@@ -36,16 +38,16 @@ struct Row {
     toplevel: bool,
 }
 
-/// A file whose names were read.
+/// A file that the table covers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct NamedFile {
     path: PathBuf,
     /// The write date (universal time) of the loaded version.
     written: u64,
-    /// The file name of the sidecar and its stamp before it was read, or `None` if it is
+    /// The file name of the sidecar, and its stamp before it was read. `None` if the sidecar is
     /// incomplete.
     sidecar: Option<(PathBuf, FileStamp)>,
-    /// The file's stamp when it was equal to the loaded version.
+    /// The stamp of the file when its text was equal to the loaded version.
     seen: Option<FileStamp>,
     /// Whether this version is loaded.
     #[serde(skip)]
@@ -59,19 +61,19 @@ pub(super) struct Names {
     rows: Vec<Row>,
     files: Vec<NamedFile>,
     numbers: HashMap<PathBuf, u32>,
-    /// Loaded files whose names were not read yet.
+    /// Loaded files with names that were not read yet.
     pub(super) pending: BTreeSet<PathBuf>,
     /// Files with missing or incomplete sidecars.
     pub(super) gaps: BTreeMap<PathBuf, SidecarState>,
     /// Whether the table on disk was read.
     is_read: bool,
-    /// Whether the table differs from the one on disk.
+    /// Whether the table differs from the table on disk.
     changed: bool,
 }
 
 impl Names {
-    /// Lists the files that may contain `name`. With `toplevel`, lists those whose top-level code
-    /// may use it.
+    /// Lists the files that may contain `name`. With `toplevel`, lists only files that may use it
+    /// in top-level code.
     pub(super) fn naming(&self, name: &str, toplevel: bool) -> impl Iterator<Item = &Path> {
         let wanted = hash(name);
         let start = self.rows.partition_point(|row| row.hash < wanted);
@@ -115,7 +117,7 @@ impl Names {
         self.rows.shrink_to_fit();
     }
 
-    /// Serializes the table with the files that `is_there` accepts: those with a sidecar.
+    /// Serializes the rows of the files that `is_there` accepts, because their sidecars exist.
     fn write(&self, is_there: impl Fn(&NamedFile) -> bool) -> io::Result<Vec<u8>> {
         let mut numbers = vec![None; self.files.len()];
         let mut files = Vec::new();
@@ -147,13 +149,13 @@ fn parse(bytes: &[u8]) -> Option<(Vec<NamedFile>, Vec<Row>)> {
 }
 
 impl Project {
-    /// Lists the loaded files whose active text has a symbol or designator called `name`, in any
-    /// package. Files without sidecars are not covered.
+    /// Lists the loaded files with a symbol or designator called `name` in their active text, in
+    /// any package. Files without sidecars are not covered.
     pub(crate) fn naming(&self, name: &str) -> Vec<FileVersion> {
         self.find_naming(name, false)
     }
 
-    /// Lists the loaded files whose top-level code uses a symbol called `name`, in any package.
+    /// Lists the loaded files that use a symbol called `name` in top-level code, in any package.
     pub(crate) fn naming_at_toplevel(&self, name: &str) -> Vec<FileVersion> {
         self.find_naming(name, true)
     }
@@ -164,8 +166,8 @@ impl Project {
         names.naming(name, toplevel).filter_map(|path| FileVersion::loaded(&loaded, path)).collect()
     }
 
-    /// Lists the loaded files whose sidecars are missing or incomplete, so that [`Project::naming`]
-    /// may miss them.
+    /// Lists the loaded files with missing or incomplete sidecars, which [`Project::naming`] may
+    /// miss.
     pub(crate) fn sidecar_gaps(&self) -> Vec<(PathBuf, SidecarState)> {
         self.read_new_files();
         self.names.lock().gaps.iter().map(|(path, &state)| (path.clone(), state)).collect()
@@ -179,7 +181,8 @@ impl Project {
     }
 
     /// Reads the names in the files that were loaded since the last call, from the names table in
-    /// the cache or else from the sidecars. The first question calls it, unless a load has.
+    /// the cache or else from the sidecars. The first question calls this, unless a load has called
+    /// it.
     pub(crate) fn read_new_files(&self) {
         let loaded = self.loaded.read();
         let mut names = self.names.lock();

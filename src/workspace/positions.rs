@@ -11,7 +11,7 @@ use crate::workspace::stamp::FileStamp;
 /// The maximum memory of cached positions, in bytes.
 const MOST_BYTES: usize = 256 << 20;
 
-/// A cache of files' positions, which drops the least recently used ones.
+/// A cache of files' positions, which drops the least recently used positions.
 #[derive(Debug, Default)]
 pub(super) struct Positions {
     pub(super) files: HashMap<FileVersion, CachedPositions>,
@@ -19,7 +19,7 @@ pub(super) struct Positions {
     pub(super) size: usize,
     /// Counts lookups, to order entries by use.
     pub(super) clock: u64,
-    /// Counts invalidations. Positions that were read before the last one may be stale.
+    /// Counts invalidations. Positions that were read before the last invalidation may be stale.
     pub(super) epoch: u64,
 }
 
@@ -42,7 +42,7 @@ impl Positions {
         }
     }
 
-    /// Removes every version of the file at `path`, whose text may have changed with the same
+    /// Removes every version of the file at `path`, because its text may have changed with the same
     /// stamp.
     pub(super) fn forget(&mut self, path: &Path) {
         let versions: Vec<FileVersion> =

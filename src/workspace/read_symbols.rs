@@ -1,6 +1,6 @@
-//! Collects the symbols in the text of the loaded files, from their sidecars. They serve name
-//! suggestions. The image is not enough: loading a fasl interns only the symbols that its code
-//! refers to, and suggestions should be the same as after compiling the file.
+//! Collects the symbols in the text of the loaded files, from their sidecars, for name suggestions.
+//! The image is not enough: loading a fasl interns only the symbols that its code refers to, and
+//! suggestions should be the same as after compiling the file.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -29,8 +29,8 @@ impl ReadSymbols {
         self.loaded.iter().filter_map(|&number| self.symbol(number))
     }
 
-    /// Returns the symbols whose names may be within `edits` letter edits of `name`, ignoring case.
-    /// The result may contain others.
+    /// Returns the symbols with names that may be within `edits` letter edits of `name`, ignoring
+    /// case. The result may contain other symbols.
     pub(crate) fn near(&self, name: &str, edits: usize) -> impl Iterator<Item = &SymbolName> {
         let near = self.spellings.near(name, edits);
         near.filter_map(|row| self.symbol(*self.loaded.get(row as usize)?))

@@ -92,7 +92,7 @@ impl Replacement {
         Ok(Staged::Temporary(attributes(&metadata)))
     }
 
-    /// Gives the file the new text. If it does not have the old one, it keeps its text.
+    /// Writes the new text to the file, unless the file no longer has the old text.
     ///
     /// # Errors
     /// Returns a sentence if the file does not have the old text or cannot be written.
@@ -124,8 +124,8 @@ impl Replacement {
         }
     }
 
-    /// Restores the old text if the file has all or part of the new one, and removes the temporary
-    /// file. Decides from the texts alone how far an interrupted edit had come.
+    /// Restores the old text if the file has all or part of the new text, and removes the temporary
+    /// file. The texts alone show how far an interrupted edit had come.
     ///
     /// # Errors
     /// Returns a sentence if the file cannot be read or written, or another program has written the
@@ -184,8 +184,8 @@ impl Replacement {
         }
     }
 
-    /// Returns whether `now` is what an interrupted [`Replacement::write_in_place`] leaves: the
-    /// beginning of the new text, and the rest of the old one.
+    /// Returns whether an interrupted [`Replacement::write_in_place`] can have left the text `now`:
+    /// the beginning of the new text, and the rest of the old text.
     fn is_torn(&self, now: &[u8]) -> bool {
         let written = now.iter().zip(&self.new).take_while(|(now, new)| now == new).count();
         match now.len() > self.old.len() {
@@ -236,7 +236,8 @@ fn exchange(one: &Path, other: &Path) -> Result<(), Errno> {
     rustix::fs::renameat_with(rustix::fs::CWD, one, rustix::fs::CWD, other, RenameFlags::EXCHANGE)
 }
 
-/// Opens and reads a regular file. Returns `None` if there is none, or if it is a link.
+/// Opens and reads a regular file. Returns `None` if `path` does not exist or is not a regular
+/// file, such as a link.
 fn open_plain(path: &Path) -> io::Result<Option<(File, Vec<u8>)>> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut file = match File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path) {

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A file's path, relative to the project's root if it is below it. The text is made only when it
-/// is printed, because an answer may have thousands of paths and print one page. Invalid UTF-8 is
-/// printed as replacement characters.
+/// A file's path, relative to the project's root if the file is below the root. The text is created
+/// only when it is printed, because an answer may have thousands of paths but print only one page.
+/// Invalid UTF-8 is printed as replacement characters.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(into = "String", from = "String")]
 #[schemars(with = "String")]

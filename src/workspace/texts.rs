@@ -27,7 +27,7 @@ use steelbank_text::{
     FileNameTokens, FileTokens, IndexControl, IndexedText, LispNames, PackageText, TextContext, TokenClass,
     WordMatch,
 };
-use steelbank_tree::{is_lisp, is_vendored};
+use steelbank_tree::{is_backup, is_lisp, is_vendored};
 
 /// The relation of the image to a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -64,8 +64,8 @@ pub(crate) struct NamedText {
 }
 
 impl NamedText {
-    /// Returns the runs of tokens of one class, in order: the class's index, the class, and the
-    /// lines.
+    /// Returns the runs of consecutive tokens of the same class: the class's index, the class, and
+    /// the lines.
     pub(crate) fn runs(
         &self,
     ) -> impl Iterator<Item = (u32, &TokenClass, impl ExactSizeIterator<Item = u32>)> {
@@ -184,7 +184,8 @@ pub(super) struct CachedNames {
     pub(super) stamp: FileStamp,
     /// Whether every later change will alter the stamp.
     pub(super) reliable: bool,
-    /// The text whose names the index has. If set, the names are not here.
+    /// The version of the text that the text index covers. If set, the names are in the index, not
+    /// here.
     pub(super) indexed: Option<IndexedText>,
     /// Whether the index lacks its names, so that its text must be searched.
     pub(super) is_unindexed: bool,
@@ -235,7 +236,8 @@ impl Texts {
         Some(known)
     }
 
-    /// Returns the version of the file at `path` that the index has. The index reports its changes.
+    /// Returns the version of the file at `path` that the index covers. The index reports its
+    /// changes.
     pub(super) fn indexed(&self, path: &Path) -> Option<IndexedText> {
         let relative = path.strip_prefix(self.root.as_ref()?).ok()?;
         let text = self.names.as_ref()?.text_of(relative)?;
@@ -294,7 +296,8 @@ impl Texts {
         }
     }
 
-    /// Returns the text of the file at `path`, whose cached names have `stamp` and are up to date.
+    /// Returns the text of the file at `path`. Its cached names must be up to date and have
+    /// `stamp`.
     fn read(&mut self, path: &Path, stamp: FileStamp) -> Option<Arc<ReadText>> {
         self.clock += 1;
         let clock = self.clock;
@@ -313,7 +316,7 @@ impl Texts {
 }
 
 /// Returns the state of a token that the compiler did not read as a symbol, although its file is
-/// loaded and unchanged. Returns `None` if the compiler may have read it: then the sidecar decides.
+/// loaded and unchanged. Returns `None` if the compiler may have read it, which the sidecar shows.
 pub(crate) fn state_in_loaded_file(token: &TokenClass) -> Option<TextState> {
     match token.context {
         TextContext::Comment | TextContext::Prose | TextContext::Parameter => None,
@@ -403,7 +406,7 @@ impl Project {
         self.texts.lock().requested.extend(files);
     }
 
-    /// Updates the text index. Returns the files whose indexed text has changed since the last
+    /// Updates the text index. Returns the files with indexed text that has changed since the last
     /// refresh.
     pub(super) fn update_index(&self, texts: &mut Texts) -> Vec<PathBuf> {
         let Some(root) = self.root() else { return Vec::new() };
@@ -432,8 +435,8 @@ impl Project {
     }
 
     /// Finds the occurrences of `name` in the project's text, as of the refresh of `_view` or
-    /// later. Unless `own_only`, it also searches systems that a load was requested for. Reads no
-    /// file whose names the index has.
+    /// later. Unless `own_only`, it also searches systems that a load was requested for. Does not
+    /// read files that the index covers.
     pub(crate) fn named_at(
         &self,
         _view: &TreeView,
@@ -512,8 +515,8 @@ impl Project {
         NamedTexts { files, vendored, unreadable, cut: texts.watcher.walk.cut }
     }
 
-    /// Returns an identity of the project's text, to compare with that of another time, as of the
-    /// refresh of `view` or later.
+    /// Returns an identity of the project's text as of the refresh of `view` or later, to be
+    /// compared with the identity at another time.
     pub(crate) fn text_now(&self, view: &TreeView) -> ProjectText {
         let texts = self.texts.lock();
         let stamp = |path: &Arc<Path>| Some(texts.load_states.entries.get(path)?.known.as_ref()?.stamp);
@@ -522,15 +525,19 @@ impl Project {
         ProjectText { own: view.0.clone(), names: texts.names.clone(), unindexed: unindexed.collect() }
     }
 
-    /// Finds the words equal to `name` in the project's text files that are not Lisp, as of the
-    /// refresh of `view` or later. Returns `None` if the text cannot be searched.
+    /// Finds the words equal to `name` in the project's text files that are neither Lisp nor loaded
+    /// nor backups, as of the refresh of `view` or later. Returns `None` if the text cannot be
+    /// searched.
     pub(crate) fn words(&self, view: &TreeView, name: &str) -> Option<Vec<WordMatch>> {
         let names = self.texts.lock().names.clone()?;
         let index = self.text.get()?;
-        names.words(index, name, &|path| view.contains(&index.root().join(path)))
+        names.words(index, name, &|path| {
+            let full = index.root().join(path);
+            view.contains(&full) && !is_backup(path) && self.loaded_date(&full).is_none()
+        })
     }
 
-    /// Reads the text of a file in which a name was found. Returns `None` if the file no longer
+    /// Reads the text of a file where a name was found. Returns `None` if the file no longer
     /// exists.
     pub(crate) fn read_named(&self, named: &NamedText) -> Option<UnloadedText> {
         let read = self.texts.lock().read(&named.path, named.stamp)?;
@@ -583,7 +590,7 @@ impl Project {
 pub(crate) struct ProjectText {
     own: ProjectFiles,
     names: Option<LispNames>,
-    /// The files whose names the index does not have.
+    /// The files that the index does not cover.
     unindexed: Vec<(Arc<Path>, FileStamp)>,
 }
 
@@ -614,14 +621,14 @@ impl Deref for TreeView {
 }
 
 /// The set of the project's files at one moment. It contains the files below the root that are
-/// neither vendored nor ignored, and other files below the root that belong to a system whose
-/// `.asd` file is in the set.
+/// neither vendored nor ignored. It also contains other files below the root if they belong to a
+/// system with an `.asd` file in the set.
 #[derive(Debug, Clone)]
 pub(crate) struct ProjectFiles {
     folders: Arc<HashSet<PathBuf>>,
     /// Counts the files that were added to or removed from these folders.
     changes: u64,
-    /// The components of the systems below the root, each with the `.asd` files that define it.
+    /// The components of the systems below the root, each with the `.asd` files of its systems.
     components: Arc<HashMap<PathBuf, Vec<PathBuf>>>,
 }
 

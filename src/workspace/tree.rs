@@ -1,7 +1,6 @@
 //! Walks the project's tree. A [`ProjectWalk`] lists the Lisp files below the root that belong to
-//! the project, and excludes vendored and ignored ones. It also records what would change that
-//! list: the watched folders, and stamps of files and folders whose changes the kernel does not
-//! report.
+//! the project, without vendored and ignored files. It also records what can change that list: the
+//! watched folders, and stamps of files and folders for which the kernel reports no changes.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -28,15 +27,15 @@ pub(super) struct ProjectWalk {
     pub(super) changes: u64,
     /// Whether there were more files than [`MOST_FILES`].
     pub(super) cut: bool,
-    /// Other watched folders whose files decide which files belong to the project.
+    /// Other watched folders with files that determine which files belong to the project.
     deciding: HashSet<PathBuf>,
-    /// Files and folders whose changes are not reported, with their stamps. A new walk gives the
-    /// same result while these stamps stay the same.
+    /// Files and folders that are not watched, with their stamps. A new walk gives the same result
+    /// while these stamps stay the same.
     unwatched: Vec<(PathBuf, Option<FileStamp>)>,
     /// Whether every later change will alter one of these stamps.
     reliable: bool,
-    /// Whether the project contains other repositories: `.asd` files decide whether they belong to
-    /// it.
+    /// Whether the project's tree contains other repositories. Their `.asd` files determine whether
+    /// they belong to the project.
     has_repositories: bool,
     /// Whether the walk began to watch a folder, which may have changed before.
     pub(super) is_new: bool,
@@ -138,8 +137,8 @@ impl ProjectWalk {
         }
     }
 
-    /// Watches a folder outside of the project that decides about it. Returns false if some changes
-    /// in it are not reported.
+    /// Watches a folder outside of the project with files that determine which files belong to the
+    /// project. Returns false if some changes in it are not reported.
     fn watch_deciding(&mut self, folder: &Path, watch: &mut Option<&mut Watch>) -> bool {
         let watched = watch.as_mut().map_or(Watched::No, |watch| watch.folder(folder));
         self.is_new |= watched == Watched::New;
@@ -162,8 +161,8 @@ impl ProjectWalk {
         self.reliable && self.unwatched.iter().all(|(path, stamp)| FileStamp::of_path(path) == *stamp)
     }
 
-    /// Returns whether the name of the file at `path` makes it decide which files belong to the
-    /// project.
+    /// Returns whether the file at `path` has a name of files that determine which files belong to
+    /// the project.
     pub(super) fn decides(&self, path: &Path) -> bool {
         let named = |name: &str| path.file_name().is_some_and(|other| other == name);
         DECIDING_ABOVE.into_iter().chain(["systems.csv", "ocicl.csv"]).any(named)
@@ -191,12 +190,13 @@ impl ProjectWalk {
         self.files.contains(path)
     }
 
-    /// Returns whether files in `folder`, which is outside of the project, decide about it.
+    /// Returns whether `folder` is outside of the project, but has files that determine which files
+    /// belong to it.
     pub(super) fn decides_in(&self, folder: Option<&Path>) -> bool {
         folder.is_some_and(|folder| self.deciding.contains(folder))
     }
 
-    /// Records or watches the files above the root that decide about it.
+    /// Watches the folders above the root, or records stamps of ignore files there.
     fn record_above(&mut self, root: &Path, watch: &mut Option<&mut Watch>) {
         let told = watch.as_mut().is_some_and(|watch| watch.above(root));
         for above in root.ancestors().skip(1) {

@@ -1,7 +1,7 @@
 //! Keeps the list of the project's files up to date. [`WatchedTree`] walks the tree once and then
-//! applies the changes that the kernel reports. It walks again when a file changes that decides
-//! which files belong to the project, such as `.gitignore`. Without a watch, it compares stamps at
-//! each question.
+//! applies the changes that the kernel reports. It walks again after a change of a file that
+//! determines which files belong to the project, such as `.gitignore`. Without a watch, it compares
+//! stamps at each question.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -37,7 +37,7 @@ pub(super) struct WorkspaceChanges {
 pub(super) struct WatchedTree {
     begun: bool,
     pub(super) walk: ProjectWalk,
-    /// The watch. Without one, every file is examined at each refresh.
+    /// The watch. If there is none, every file is examined at each refresh.
     watch: Option<Watch>,
     /// Why the tree is not watched.
     pub(super) refusal: Option<WatchRefusal>,
@@ -93,8 +93,8 @@ impl WatchedTree {
         }
     }
 
-    /// Starts watching the file at `path`. Returns whether all later changes are reported. Call it
-    /// before the file is read, or with `exists` false if it is missing.
+    /// Starts watching the file at `path`. Returns whether all later changes are reported. Call
+    /// this before reading the file. `exists` is false if the file is missing.
     pub(super) fn begin_watching(&mut self, path: &Path, exists: bool) -> bool {
         let (Some(watch), Some(folder)) = (&mut self.watch, path.parent()) else { return false };
         let own = self.walk.owns(folder);
@@ -172,8 +172,8 @@ impl WatchedTree {
         again
     }
 
-    /// Adds or removes a file in the list of the last walk. Returns false if only another walk can
-    /// decide.
+    /// Adds or removes a file in the list of the last walk. Returns false if this needs another
+    /// walk.
     fn takes_entry(&mut self, root: Option<&Path>, change: &Change) -> bool {
         if self.is_as_walked(change) {
             return true;

@@ -11,13 +11,13 @@ use steelbank_tree::{belonging, is_lisp_by_name, is_vendored};
 /// An error from [`project_file`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FileError {
-    /// There is no such file. The path is shown as it was given.
+    /// There is no such file. The error shows the path as given.
     #[error("Path {0} not found")]
     Missing(String),
     /// There is no project.
     #[error(transparent)]
     NoProject(#[from] NoProject),
-    /// A sentence: the file cannot be read, or does not belong to the project.
+    /// The file cannot be read, or does not belong to the project. This sentence reports which.
     #[error("{0}")]
     Refused(String),
 }

@@ -14,7 +14,8 @@
 
 #define STEELBANK_ABI 2
 
-/* The outcome of a call. For each of these the host's `answer` has been called exactly once. */
+/* The outcome of a call. Before the call returns one of these, it has called the host's `answer`
+ * exactly once. */
 enum steelbank_status {
   STEELBANK_STATUS_ANSWERED = 0,    /* the answer is the question's result */
   STEELBANK_STATUS_FAULT = 1,       /* an error or a non-local exit; the answer describes it */
@@ -52,15 +53,15 @@ struct steelbank_order {
   uint64_t argument;
 };
 
-/* The host's functions. None of them unwinds, and only `serve` calls Lisp. */
+/* The host's functions. They never unwind, and only `serve` calls Lisp. */
 struct steelbank_host {
-  /* Called on a Lisp thread, to serve the lane's jobs. On the main thread it returns only for
-   * the core to be saved. */
+  /* Called on a Lisp thread, to run the lane's jobs. On the main thread it returns only when the
+   * core is to be saved. */
   void (*serve)(const struct steelbank_entry_points *entry_points, uint64_t lane);
   /* Called on the supervisor thread. Blocks until there is an order. */
   void (*supervise)(struct steelbank_order *order);
   /* Receives the answer of the call that runs on this thread. The octets belong to Lisp, and are
-   * valid until it returns. */
+   * valid until this function returns. */
   void (*answer)(const uint8_t *octets, size_t length);
   /* Receives the output of the call that runs on this thread to the standard streams (UTF-8),
    * before its answer. Not called without output. `dropped` is the number of characters beyond
@@ -71,9 +72,9 @@ struct steelbank_host {
   void (*progress)(const uint8_t *octets, size_t length);
   /* Receives a sentence for the log about an error in a thread that runs no call. */
   void (*report)(const uint8_t *octets, size_t length);
-  /* Writes the path of the contrib modules' folder to `buffer`, NUL-terminated, and unpacks them
-   * first if necessary. Returns its length in octets, or -1 if there is none or the buffer is
-   * too small. */
+  /* Writes the path of the contrib modules' folder to `buffer`, NUL-terminated, after it has
+   * unpacked them if necessary. Returns the path's length in octets, or -1 if there is no folder or
+   * the buffer is too small. */
   int64_t (*contribs)(char *buffer, size_t size);
   /* Reports that the runtime has ended. `status` is its exit status; `reason` is NUL-terminated,
    * never null. Called at most once, on the thread that ended the runtime, which is parked after
@@ -86,12 +87,12 @@ uint32_t steelbank_abi(void);
 /* Sets the host's functions, which must stay valid for the lifetime of the process. Call it
  * once, before initialize_lisp. */
 void steelbank_set_host(const struct steelbank_host *host);
-/* Sets the file that SBCL uses as its executable (NUL-terminated, copied). If that file has a
- * core as an ELF section, SBCL runs it, and must not be given another core. Call it before
+/* Sets the file that SBCL uses as its executable (NUL-terminated, copied). If that file has a core
+ * as an ELF section, SBCL runs that core, and must not be given another one. Call it before
  * initialize_lisp. */
 void steelbank_set_executable(const char *path);
-/* Returns the runtime's build ID, NUL-terminated, static. A core that it can run has the same
- * one. */
+/* Returns the runtime's build ID, NUL-terminated, static. It begins with the build ID of the cores
+ * that the runtime can run. */
 const char *steelbank_runtime_build(void);
 /* Returns the version of SBCL, such as 2.5.2. NUL-terminated, static. */
 const char *steelbank_sbcl_version(void);
@@ -119,13 +120,14 @@ int64_t steelbank_host_contribs(char *buffer, size_t size);
 /* Returns whether a non-local exit may leave the code in the signal context: Lisp code, or a
  * blocking system call. Other foreign code may hold a lock, such as malloc's. */
 int64_t steelbank_may_unwind(const void *context);
-/* Calls `function`, a Lisp object that throws to `tag`, with the stack pointer above the frames
- * that the throw leaves first: from that of `frame`, the caller's, up to that of the next
- * cleanup form or the tag. Returns if there are no such frames; otherwise it does not return. */
+/* Calls `function`, a Lisp object that throws to `tag`, after moving the stack pointer above the
+ * frames that the throw leaves first, so that the throw can use their room. These are the frames
+ * from `frame`, the caller's, up to the one with the next cleanup form or the tag. Returns if there
+ * are no such frames; otherwise it does not return. */
 void steelbank_leave(uint64_t function, uint64_t tag, char *frame);
-/* Sets the function that a thread must call when code that runs after a stack overflow has
- * exhausted the remaining stack. The function leaves whatever the thread does; in a call, it
- * throws to `tag`. Both are objects of the core, which never move. */
+/* Sets the function that a thread must call when code that handles a stack overflow has exhausted
+ * the remaining stack, too. The function makes the thread leave whatever it runs; in a call, it
+ * throws to `tag`. Both are objects of the core, which do not move. */
 void steelbank_leave_by(uint64_t function, uint64_t tag);
 /* Attributes to `owner` the memory that is allocated from now on by steelbank_counted_malloc and
  * the other replacements of C library functions. */

@@ -1,4 +1,4 @@
-/* Handles the faults that SBCL's handlers do not: cases in which an exhausted stack would end
+/* Handles the faults that SBCL's handlers do not handle, after which an exhausted stack would end
  * the process or hang Lisp. Compiled with the headers of the linked runtime. */
 #define _GNU_SOURCE
 #include "faults.h"
@@ -30,7 +30,7 @@ extern void unblock_signals_in_context_and_maybe_warn(os_context_t *context);
 enum { HARDWARE_PAGE = 4096 };
 /* The maximum size of a signal's frame on the stack, with all vector registers. */
 enum { SIGNAL_FRAME = 16 << 10 };
-/* The room below the frame pointer in which a function stores what it needs to unwind. */
+/* The room that a function needs below its frame pointer to store the data for unwinding. */
 enum { FRAME = 32 << 10 };
 
 /* The size of the unmapped address space below a lane's stacks. A stack-allocated array of up to
@@ -46,7 +46,8 @@ static __thread char *opened_from;
 static __thread int wants_reserve;
 /* Whether signals could not be delivered for lack of room, and must be sent again. */
 static __thread int signals_are_lost;
-/* Lisp's function that leaves whatever a thread does, and the tag that it throws to in a call. */
+/* Lisp's function that makes a thread leave whatever it runs, and the tag that it throws to in a
+ * call. */
 static lispobj leave_function, call_tag;
 
 static int is_inside(os_vm_address_t address, void *start, void *end) {
@@ -55,7 +56,8 @@ static int is_inside(os_vm_address_t address, void *start, void *end) {
 
 static int is_guarded(struct thread *thread) { return thread->state_word.control_stack_guard_page_protected; }
 
-/* Returns whether the code must not be left now: garbage collection, or an allocation. */
+/* Returns whether the current code must not be left: it is a garbage collection or an
+ * allocation. */
 static int is_atomic(struct thread *thread) { return gc_active_p || arch_pseudo_atomic_atomic(thread); }
 
 static int is_lisp_code(os_vm_address_t pc) {
@@ -85,7 +87,8 @@ static void close_hard_guard(struct thread *thread) {
 
 static void restore_guards(struct thread *thread) {
   if (!is_guarded(thread)) {
-    /* Like SBCL's handler when a return reaches the page above, which a throw can skip. */
+    /* Do the same as SBCL's handler when a return reaches the page above. A throw can skip that
+     * page. */
     protect_control_stack_guard_page(1, thread);
     protect_control_stack_return_guard_page(0, thread);
     thread->state_word.control_stack_guard_page_protected = 1;
@@ -103,10 +106,10 @@ static struct catch_block *catch_block_of(struct thread *thread, lispobj tag) {
   return block;
 }
 
-/* Returns the stack pointer to use for a throw to TAG from the frame at `frame`, and sets
- * `keeper` to the frame that must be the caller then: that of the function with the next cleanup
- * form, or with TAG. SBCL's UNWIND runs cleanup forms below the frames that it leaves. These
- * frames are dead, and the forms need their room. Returns NULL if there is none. */
+/* Returns the stack pointer to use for a throw to TAG from the frame at `frame`, and sets `keeper`
+ * to the frame that must be the caller then: that of the function with the next cleanup form, or
+ * with TAG. SBCL's UNWIND runs cleanup forms below the frames that it leaves. These frames are
+ * dead, and the forms need their room. Returns NULL if there are no dead frames. */
 static char *dead_frames_end(struct thread *thread, char *frame, lispobj tag, char **keeper) {
   struct catch_block *target = catch_block_of(thread, tag);
   struct unwind_block *cleanup = (struct unwind_block *)thread->current_unwind_protect_block;
@@ -147,8 +150,8 @@ void steelbank_leave_by(uint64_t function, uint64_t tag) {
   call_tag = tag;
 }
 
-/* Makes Lisp leave what it does, after code that runs after an overflow has also exhausted the
- * guard page. Runs no handlers, and skips cleanup forms without room. Keeps the hard guard page
+/* Makes Lisp leave what it runs, after code that handles an overflow has exhausted the guard page,
+ * too. Runs no handlers, and skips cleanup forms that have no room. Keeps the hard guard page
  * closed except for signals that arrive meanwhile. */
 static void force_unwind(struct thread *thread, os_context_t *context) {
   char *floor = (char *)CONTROL_STACK_GUARD_PAGE(thread);
@@ -174,8 +177,8 @@ static void force_unwind(struct thread *thread, os_context_t *context) {
     thread->current_unwind_protect_block = (lispobj)cleanup->uwp;
   }
   forget_catch_tags_below(thread, stack_pointer);
-  /* Leave the pages open that the stack is in, and the page above, whose fault signals that the
-   * guard page was left. */
+  /* Leave the pages open that contain the stack, and also the page above: a fault there would
+   * report that the guard page was left. */
   if (stack_pointer >= (char *)CONTROL_STACK_GUARD_PAGE(thread) + os_vm_page_size + ROOM)
     restore_guards(thread);
   else
@@ -216,7 +219,8 @@ bool __wrap_handle_guard_page_triggered(os_context_t *context, os_vm_address_t a
     lose("Memory fault at %p in the runtime's own fault handler", address);
 
   if (is_guarded(thread) && is_atomic(thread) && is_inside(address, guard, guard + os_vm_page_size)) {
-    /* SBCL would lose. The atomic section is short, and the next fault happens after it. */
+    /* SBCL would call lose, its fatal error. The atomic section is short, and the next fault
+     * happens after it. */
     if (open_guard_pages(thread, address)) return 1;
   }
 
@@ -250,7 +254,7 @@ bool __wrap_handle_guard_page_triggered(os_context_t *context, os_vm_address_t a
     address = guard;
   }
   if (is_inside(address, start, (char *)start + os_vm_page_size)) {
-    /* SBCL would lose. */
+    /* SBCL would call lose. */
     if (may_leave)
       force_unwind(thread, context);
     else if (!open_guard_pages(thread, address))
@@ -268,14 +272,14 @@ void steelbank_restore_guard_page(void) {
   if (signals_are_lost) repeat_lost_signals();
 }
 
-/* SBCL protects the hard guard pages, where it loses, only in its first thread. In any other
+/* SBCL protects the hard guard pages, where it calls lose, only in its first thread. In any other
  * thread, code that continues past the open guard page would overflow into the memory below: the
  * stack of a host thread.
  *
- * This is the first call of every thread. Foreign threads are excluded: their stacks outlive
- * their time with Lisp and have guard pages of their own. SBCL reuses the stacks of ended
- * threads: after an overflow, the page above the guard page is still protected there, and SBCL
- * loses when a new thread reaches it. */
+ * This is the first call of every thread. Foreign threads are excluded: their stacks have other
+ * guard pages and outlive their time with Lisp. SBCL reuses the stacks of ended threads: after an
+ * overflow, the page above the guard page is still protected there, and SBCL calls lose when a new
+ * thread reaches it. */
 int __real_arch_os_thread_init(struct thread *thread);
 int __wrap_arch_os_thread_init(struct thread *thread) {
   if ((char *)thread->control_stack_start == (char *)PTR_ALIGN_UP(thread->os_address, THREAD_ALIGNMENT_BYTES)) {
@@ -291,8 +295,8 @@ int __wrap_arch_os_thread_init(struct thread *thread) {
 void steelbank_reserve_below_stacks(void) { wants_reserve = 1; }
 
 /* Allocates the stacks of a thread. SBCL would put them anywhere, directly above other mappings.
- * The reserve is never unmapped, because lanes last as long as the process. With a limit on
- * address space there is no reserve, because it would count. */
+ * The reserve is never unmapped, because lanes last as long as the process. If the address space is
+ * limited, there is no reserve, because it would count. */
 os_vm_address_t __real_os_alloc_gc_space(int space, int attributes, os_vm_address_t address, os_vm_size_t size);
 os_vm_address_t __wrap_os_alloc_gc_space(int space, int attributes, os_vm_address_t address, os_vm_size_t size) {
   struct rlimit limit;
@@ -311,8 +315,8 @@ os_vm_address_t __wrap_os_alloc_gc_space(int space, int attributes, os_vm_addres
 int steelbank_try_static_space(uintptr_t *start, size_t *size) {
   *start = STATIC_SPACE_START;
   *size = STATIC_SPACE_SIZE;
-  /* If SBCL is relocatable there, the address is 0 until a core is mapped, and only root may map
-   * that. */
+  /* If SBCL can relocate its static space, the address is 0 until a core is mapped, and only root
+   * may map address 0. */
   int fixed = *start != 0;
   int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (fixed ? MAP_FIXED_NOREPLACE : 0);
   void *at = mmap((void *)*start, *size, OS_VM_PROT_ALL, flags, -1, 0);
@@ -322,8 +326,8 @@ int steelbank_try_static_space(uintptr_t *start, size_t *size) {
   return !fixed || at == (void *)*start ? 0 : EEXIST;
 }
 
-/* Only the collector of this process may stop a thread. Otherwise SBCL would wait for a
- * collection that never starts. */
+/* Only the collector of this process may stop a thread. After a signal from elsewhere, SBCL would
+ * wait for a collection that never starts. */
 void __real_sig_stop_for_gc_handler(int signal, siginfo_t *info, os_context_t *context);
 void __wrap_sig_stop_for_gc_handler(int signal, siginfo_t *info, os_context_t *context) {
   if (info && (info->si_code != SI_TKILL || info->si_pid != getpid())) return;

@@ -145,7 +145,7 @@ static void cut(char *from, char *to) {
   pthread_mutex_unlock(&lock);
 }
 
-/* Rounds up to pages, the unit in which the system maps. */
+/* Rounds up to pages, the unit of the system's mappings. */
 static size_t whole_pages(size_t length) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   return (length + page - 1) & ~(page - 1);

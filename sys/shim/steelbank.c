@@ -34,8 +34,8 @@ void steelbank_set_host(const struct steelbank_host *functions) {
   host = *functions;
   host_process = getpid();
   for (int signal = 1; signal < NSIG; signal++) sigaction(signal, NULL, &before[signal]);
-  /* If SBCL's handler runs on a thread that is not Lisp's, it forwards the signal to the
-   * previous handler, and loses if there was none. Only SBCL uses this signal. */
+  /* If SBCL's handler runs on a thread that is not Lisp's, it forwards the signal to the previous
+   * handler, and calls lose if there was none. Only SBCL uses this signal. */
   if (!has_handler(&before[SIGUSR2])) signal(SIGUSR2, SIG_IGN);
 }
 
@@ -47,7 +47,7 @@ void steelbank_set_executable(const char *path) {
 extern const unsigned char build_id[];
 const char *steelbank_runtime_build(void) { return (const char *)build_id; }
 
-/* link.sh reads it from SBCL's tree. */
+/* The version of SBCL, which link.sh reads from SBCL's tree. */
 #ifndef SBCL_VERSION
 #define SBCL_VERSION ""
 #endif
@@ -57,7 +57,7 @@ const char *steelbank_sbcl_version(void) { return SBCL_VERSION; }
 static __thread int in_host;
 
 /* This thread's signal mask in Lisp. While an interrupt is deferred, SBCL has blocked all of its
- * signals, and loses if it finds some of them unblocked. */
+ * signals, and calls lose if it finds some of them unblocked. */
 static __thread sigset_t in_lisp;
 
 /* A thread that waits in the host has Lisp's interrupts disabled. A process signal delivered to
@@ -95,8 +95,8 @@ static void for_both(int signal, siginfo_t *info, void *context) {
   }
 }
 
-/* An abort in Lisp code, or in code that it calls, ends only Lisp. Any other ends the process,
- * as before. */
+/* An abort in Lisp code, or in code that Lisp calls, ends only Lisp. Any other abort ends the
+ * process, as without Lisp. */
 static void aborted(int signal, siginfo_t *info, void *context) {
   (void)context;
   if (info->si_code == SI_TKILL && steelbank_is_lisp_thread() && !in_host) __wrap_abort();
@@ -128,8 +128,8 @@ typedef int64_t (*call_function)(uint64_t, const struct steelbank_text *, const 
 static call_function lisp_call;
 
 /* Clears the stack below, where the last call has left data. Otherwise the host's frames would
- * cover it, and the conservative collector would take the words that they have not written for
- * references. */
+ * cover the data, and the conservative collector would take words that these frames have not
+ * overwritten for references. */
 static __attribute__((noinline)) void clear_stack_below(void) {
   char left[32 << 10];
   memset(left, 0, sizeof left);
@@ -183,8 +183,8 @@ int64_t steelbank_host_contribs(char *buffer, size_t size) { return host.contrib
 /* SBCL looks for a core in its executable. Only the host can decide whether that core is the one
  * to run. */
 char *__wrap_os_get_runtime_executable_path(void) { return executable ? strdup(executable) : NULL; }
-/* SBCL also looks for a core in the program of its name in PATH. That may be this program,
- * although another core is to run. */
+/* SBCL also looks for a core in the program with its name in PATH. The program found there may be
+ * this one, although the host has chosen another core. */
 off_t __real_search_for_embedded_core(char *path, void *sizes);
 off_t __wrap_search_for_embedded_core(char *path, void *sizes) {
   return executable && strcmp(path, executable) == 0 ? __real_search_for_embedded_core(path, sizes) : -1;

@@ -55,7 +55,7 @@ pub enum LoadError {
         path: PathBuf,
         /// The library's `STEELBANK_ABI`.
         library: u32,
-        /// This crate's.
+        /// This crate's `STEELBANK_ABI`.
         expected: u32,
     },
 }
@@ -125,8 +125,8 @@ impl Runtime {
     /// assumed to be this crate's. `path` must name a library that this crate's build script
     /// linked, or a file that is not a library.
     pub unsafe fn load(path: &Path) -> Result<Self, LoadError> {
-        // SAFETY: the caller guarantees that the constructors are those of SBCL's runtime and of
-        // the shim, neither of which runs code.
+        // SAFETY: the caller guarantees that the library consists of SBCL's runtime and the shim,
+        // which have no constructors that run code.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }
             .map_err(|source| LoadError::Open { path: path.to_owned(), source })?;
         let library: &'static Library = Box::leak(Box::new(library));
@@ -160,7 +160,8 @@ impl Runtime {
         })
     }
 
-    /// Returns the runtime's build ID. A core that it can run has the same one.
+    /// Returns the runtime's build ID. It begins with the build ID of the cores that the runtime
+    /// can run.
     pub fn build(&self) -> String {
         constant(self.runtime_build)
     }

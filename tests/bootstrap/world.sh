@@ -1,5 +1,6 @@
-# What the rows of tests/bootstrap.sh share: what they say, and the world that each of them runs in.
-# It is read by that script, which has set repository and scratch.
+# Functions for the rows of tests/bootstrap.sh: their checks, and the world of files and programs
+# that each row runs in. tests/bootstrap.sh sources this file after it has set repository and
+# scratch.
 # shellcheck shell=sh
 
 # ---- What the rows say ----------------------------------------------------------------------------------
@@ -86,7 +87,7 @@ fresh_world() {
     cp "$repository/bootstrap" "$house/"
     cp -R "$repository/vendor-notes/sbcl" "$house/vendor-notes/"
     : >"$house/lisp/self-test.lisp"
-    # What makes an image, as far as the script sees it.
+    # The files from which bootstrap makes an image.
     mkdir -p "$house/sys/shim" "$house/sys/include"
     echo shim >"$house/sys/shim/steelbank.c"
     echo 512 >"$house/sys/heap-megabytes"
@@ -130,15 +131,15 @@ END
 
 bootstrap() {
     status=0
-    # A run that waits for ever is a failure too.
+    # A run that never ends counts as a failure.
     PATH=$bin timeout 60 "$house/bootstrap" "$@" >"$scratch/out" 2>"$scratch/err" </dev/null || status=$?
 }
 
-# Starts ./bootstrap as process $started and waits until its make.sh has got half-way and stays there.
+# Starts ./bootstrap as process $started, and waits until its make.sh hangs half-way.
 start_and_hang() {
     echo "touch '$scratch/half-way'; exec sleep 60" >"$scratch/during"
     rm -f "$scratch/half-way"
-    # What a shell starts in the background would ignore INT.
+    # Otherwise, a process that a shell starts in the background ignores INT.
     PATH=$bin env --default-signal=INT "$house/bootstrap" >"$scratch/first.out" 2>"$scratch/first.err" </dev/null &
     started=$!
     for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
@@ -148,7 +149,7 @@ start_and_hang() {
     sleeper=$(cat "$cache"/work.*/builder)
 }
 
-# A process that has ended may wait to be collected by its parent.
+# A process that has ended may remain as a zombie.
 runs() { [ -d "/proc/$1" ] && ! grep -q '^State:[[:space:]]*Z' "/proc/$1/status"; }
 asked() { grep -qF -- "$1" "$scratch/calls"; }
 not() { ! "$@"; }

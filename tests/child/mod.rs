@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 const MARK: &str = "STEELBANK_TEST_CHILD";
 
-/// Runs the rest of the test in a child process of its own. Takes an array of environment variables
+/// Runs the rest of the test in a separate child process. Takes an array of environment variables
 /// for the child.
 macro_rules! own_process {
     () => {
@@ -19,8 +19,8 @@ macro_rules! own_process {
     };
 }
 
-/// Runs the test whose closure has the type `closure` in a child process. Fails if the child fails.
-/// Prints the child's lines that begin with "seen: ".
+/// Runs the test that contains the closure of type `closure` in a child process. Fails if the child
+/// fails. Prints the child's lines that begin with "seen: ".
 pub(crate) fn run_test<const N: usize>(closure: &str, environment: [(&str, impl AsRef<OsStr>); N]) {
     let name = closure.split_once("::").unwrap().1.strip_suffix("::{{closure}}").unwrap();
     let output = run(command(name).envs(environment));
@@ -56,11 +56,11 @@ pub(crate) fn run(command: &mut Command) -> Output {
 /// Waits until `goes_on` is false. Fails after ten minutes.
 #[track_caller]
 pub(crate) fn wait_while(mut goes_on: impl FnMut() -> bool) {
-    wait_until("it goes on", || !goes_on());
+    wait_until("the condition remains true", || !goes_on());
 }
 
-/// Waits until `done` is true. Fails after ten minutes: snapshots are written with the lowest
-/// priority.
+/// Waits until `done` is true. Fails with the message `what` after ten minutes, because snapshots
+/// are written with the lowest priority.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let patience = Instant::now() + Duration::from_secs(600);

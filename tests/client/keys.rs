@@ -1,11 +1,12 @@
-//! Parses JSON and refuses objects that have a key twice, of which a client would see only one.
+//! Parses JSON and rejects objects with duplicate keys, because a client would see only one of the
+//! values.
 
 use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// Any JSON value whose objects have each key once.
+/// A JSON value without duplicate keys in any object.
 pub(crate) struct KeysOnce;
 
 impl<'de> Deserialize<'de> for KeysOnce {

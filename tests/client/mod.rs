@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 
 use keys::KeysOnce;
 
-/// Whether the response is a failure of a moment: Lisp died or is restarting.
+/// Whether the response is a temporary failure: Lisp died or is restarting.
 pub(crate) fn is_passing(response: &Value) -> bool {
     response["error"]["data"]["passing"] == true || response["result"]["_meta"]["steelbank/passing"] == true
 }
 
-/// The seconds that an awaited answer may take: much more than any needs.
+/// The number of seconds to wait for an answer: much more than any answer needs.
 const REPLY_SECONDS: i64 = 900;
 
-/// A stream whose reads fail after [`REPLY_SECONDS`].
+/// A stream that fails a read after [`REPLY_SECONDS`].
 struct Patient<T>(T);
 
 impl<T: Read + AsFd> Read for Patient<T> {

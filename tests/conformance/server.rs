@@ -1,5 +1,6 @@
-//! The door over HTTP with tools that the protocol's official conformance suite calls, and without Lisp or a token.
-//! `tests/conformance.sh` runs it. Prints the address, and serves until it is ended.
+//! Serves MCP over HTTP, without Lisp or a token, with the tools that the protocol's official
+//! conformance suite calls. `tests/conformance.sh` runs it. Prints the address, and serves until it
+//! is killed.
 
 #![allow(clippy::print_stdout)]
 
@@ -23,7 +24,8 @@ struct Done {
     done: bool,
 }
 
-/// Makes a tool called `name` that says `text`, after `time` and with progress meanwhile.
+/// Makes a tool called `name` that answers with `text` after `time`, and reports progress
+/// meanwhile.
 fn tool(name: &'static str, text: &'static str, time: Duration, outcome: CallOutcome) -> Tool {
     let about = About { name, title: name, description: text, effect: Effect::Reads };
     Tool::new::<Nothing, Done>(about, move |_: &Session, Nothing {}, call: &Call| {
@@ -49,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         tool("test_reconnection", "This takes long enough for a stream.", long, CallOutcome::Answered),
         tool("test_streaming_elicitation", "Nothing is asked of the client.", some, CallOutcome::Answered),
         tool("test_logging_tool", "Nothing is logged.", none, CallOutcome::Answered),
-        // With these there is a resource, and a prompt.
+        // The following tools provide a resource and a prompt.
         tool("status", "All is well.", none, CallOutcome::Answered),
         tool("check-structure", "All is well.", none, CallOutcome::Answered),
     ]);

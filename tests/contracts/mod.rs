@@ -1,12 +1,15 @@
-//! The contracts of the seven tools of docs/internals/contracts.md as tables, a text file each: each row a call, and what the
-//! contract wants of its answer. The same rows run over MCP (tests/it) and on the command line (tests/process).
+//! Tables of the contracts of the seven tools in docs/internals/contracts.md, one text file for
+//! each tool or family. A row is a call with the answer that the contract requires. The same rows
+//! run over MCP (tests/it) and on the command line (tests/process).
 //!
-//! A row reads as the contract's own example: `== DEMAND: TOOL {arguments}`, then the text. Before the colon stands `error`,
-//! `missing` (what is asked about is not there, which is no error), `manual` (it is asked of a server that builds its index
-//! only when it is told to). A line `@POINTER JSON` is a field of the structured answer, null for one that is not there;
-//! `@writes FILE JSON` a file that is written before. Below `== instead` stands what the text is instead: a deviation, which
-//! docs/internals/contracts.md declares. In a text, `…` stands for any text, and for no more lines where it is a line of its own;
-//! `{n}` for a number; `{root}` for the project's folder; `{cr}` for a carriage return. No text is any text.
+//! A row's heading is `== REQUIREMENT FLAGS: TOOL {arguments}`; the expected text is below it. The
+//! flags are `error`; `missing`: the requested object does not exist, which is no error; and
+//! `manual`: the server builds its index only on request. Before the text, a line `@POINTER JSON`
+//! has an expected field of the structured answer, `null` for an absent field; `@writes FILE JSON`
+//! writes a file before the call. Below `== instead` is the text of a deviation that
+//! docs/internals/contracts.md declares. In a text, `…` matches any text; as the last line it also
+//! matches no lines. `{n}` matches a number, `{root}` the project's folder, `{cr}` a carriage
+//! return. An empty text matches any text.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,35 +19,35 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 use serde_json::Value;
 
-/// A demand of a contract, as a call and what is to come of it.
+/// A requirement of a contract: a call, and the expected answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
-    /// The demand's number in docs/internals/contracts.md.
+    /// The requirement's number in docs/internals/contracts.md.
     pub(crate) id: &'static str,
     pub(crate) tool: &'static str,
     /// The arguments, as JSON.
     pub(crate) given: &'static str,
-    /// The answer's text as the contract wants it.
+    /// The text that the contract requires.
     text: &'static str,
-    /// What it is instead: a deviation, which docs/internals/contracts.md declares.
+    /// The text of a declared deviation.
     instead: Option<&'static str>,
     is_error: bool,
     is_missing: bool,
-    /// Whether it is asked of a server that builds its index only when it is told to.
+    /// Whether the server must build its index only on request.
     pub(crate) is_manual: bool,
-    /// A file that is written before, and its text as JSON.
+    /// A file to write before the call, and its text as JSON.
     written: Option<(&'static str, &'static str)>,
-    /// Fields of the structured answer by JSON pointer, each as JSON; null for one that is not there. In strings, the
-    /// signs of texts count.
+    /// Expected fields of the structured answer: JSON pointer and JSON value, `null` for an absent
+    /// field. Strings may contain the placeholders of texts.
     fields: Vec<(&'static str, &'static str)>,
 }
 
-/// The rows of a table.
+/// Parses the rows of a table.
 fn table(text: &'static str) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for part in text.split("\n== ").skip(1) {
         let (head, below) = part.split_once('\n').unwrap_or((part, ""));
-        // What begins with a number sign is a comment on what follows it.
+        // A line that begins with a number sign is a comment on the row below it.
         let mut text = below.split("\n# ").next().unwrap();
         if head == "instead" {
             rows.last_mut().unwrap().instead = Some(text.trim_end());
@@ -76,17 +79,17 @@ fn table(text: &'static str) -> Vec<Row> {
 }
 
 impl Row {
-    /// Whether the row is about what the server says of its tools.
+    /// Whether the row tests the list of tools.
     pub(crate) fn is_of_list(&self) -> bool {
         self.tool == "tools/list"
     }
 
-    /// Whether the answer is an error as what is asked about is not there.
+    /// Whether the answer is an error because the requested object does not exist.
     pub(crate) fn is_missing_error(&self) -> bool {
         self.is_error && self.is_missing
     }
 
-    /// Writes the file that is to be written before.
+    /// Writes the file that the row needs, if any.
     pub(crate) fn write_before(&self, project: &Path) {
         if let Some((path, json)) = self.written {
             fs::write(project.join(path), serde_json::from_str::<String>(json).unwrap()).unwrap();
@@ -99,18 +102,19 @@ impl Row {
     }
 }
 
-/// An answer, as a door gave it.
+/// An answer over MCP or on the command line.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// None where the door has another text, for people.
+    /// `None` if the command line prints another text, for people.
     pub(crate) text: Option<String>,
     pub(crate) is_error: bool,
-    /// Whether it is said that what was asked about is not there; none if the door does not tell it from an error.
+    /// Whether the answer reports that the requested object does not exist. `None`: the exit code
+    /// does not distinguish that from an error.
     pub(crate) is_missing: Option<bool>,
     pub(crate) structured: Value,
 }
 
-/// All rows.
+/// Returns all rows.
 pub(crate) fn rows() -> Vec<Row> {
     [
         include_str!("describe_symbol.txt"),
@@ -122,7 +126,8 @@ pub(crate) fn rows() -> Vec<Row> {
     .concat()
 }
 
-/// The numbers of all demands: 57, of which most who-rows stand for both tools.
+/// Returns the numbers of all requirements. Most requirements of the who tools count for both
+/// tools, so the documents' total is 57.
 fn demands() -> BTreeSet<String> {
     let numbered = |prefix: &str, numbers: std::ops::RangeInclusive<u32>| {
         numbers.map(|number| format!("{prefix}{number}")).collect::<Vec<_>>()
@@ -132,7 +137,7 @@ fn demands() -> BTreeSet<String> {
     all.flatten().collect()
 }
 
-/// Makes the project that the rows ask about, in `folder`.
+/// Creates the project of the rows in `folder`.
 pub(crate) fn make_project(folder: &Path) -> PathBuf {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/contracts/project");
     copy(&from, folder);
@@ -151,7 +156,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Asks every row, and compares: a difference must be declared in docs/internals/contracts.md, and what is declared must differ.
+/// Asks every row and compares the answers. Every difference must be declared in
+/// docs/internals/contracts.md, and every declared row must differ.
 pub(crate) fn check(root: &Path, rows: &[Row], mut ask: impl FnMut(&Row) -> Answer) {
     let declared = declared();
     let (mut wrong, mut differ) = (Vec::new(), BTreeSet::new());
@@ -188,7 +194,8 @@ pub(crate) fn check(root: &Path, rows: &[Row], mut ask: impl FnMut(&Row) -> Answ
     assert_eq!(asked, demands(), "each demand has a row");
 }
 
-/// The deviations that docs/internals/contracts.md declares: the table below "## Deviations", by number, each with its reason.
+/// Reads the declared deviations: the table below "## Deviations" in docs/internals/contracts.md.
+/// Maps their numbers to the reasons.
 fn declared() -> BTreeMap<String, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/internals/contracts.md");
     let text = fs::read_to_string(path).unwrap();
@@ -207,7 +214,7 @@ fn declared() -> BTreeMap<String, String> {
     declared
 }
 
-/// Whether `text` is what `pattern` says.
+/// Whether `text` matches `pattern`.
 fn matches(pattern: &str, text: &str, root: &Path) -> bool {
     let pattern = regex::escape(pattern)
         .replace("\n…", "(?s:\n.*)?")
@@ -218,7 +225,7 @@ fn matches(pattern: &str, text: &str, root: &Path) -> bool {
     Regex::new(&format!("^{pattern}$")).unwrap().is_match(text)
 }
 
-/// Whether the value `found` is as `wanted` says. Of an object, only the keys that are wanted count.
+/// Whether the value `found` matches `wanted`. Additional keys of objects are ignored.
 fn agrees(wanted: &Value, found: &Value, root: &Path) -> bool {
     match (wanted, found) {
         (Value::String(wanted), Value::String(found)) => matches(wanted, found, root),

@@ -1,4 +1,5 @@
-// The same by the client library of VS Code, with a lens and a verified rename. run.sh makes the project.
+// The test of run.sh with the client library of VS Code; also a lens and a verified rename. run.sh
+// creates the project.
 const { spawn } = require("node:child_process");
 const { readFileSync } = require("node:fs");
 const { pathToFileURL } = require("node:url");

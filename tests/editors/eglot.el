@@ -1,11 +1,11 @@
-;;; The same with Emacs and eglot.  -*- lexical-binding: t -*-
+;;; The test of run.sh with Emacs and eglot.  -*- lexical-binding: t -*-
 (require 'package)
 (package-initialize)
 (require 'eglot)
 (require 'xref)
 (let ((root (getenv "ROOT")))
   (setq eglot-sync-connect 60 eglot-autoshutdown nil eglot-confirm-server-initiated-edits nil)
-  ;; The line that the guide has for it.
+  ;; The line from the guide.
   (with-temp-buffer
     (insert-file-contents (concat (getenv "PAGES") "/emacs.md"))
     (search-forward "```elisp\n")

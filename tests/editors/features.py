@@ -139,7 +139,7 @@ for name, params in {
     signal.alarm(int(os.environ.get("PATIENCE", "5")))
     try:
         asked = method if "/symbol" in method else f"textDocument/{method}"
-        # "Content modified": editors ask again.
+        # The error "Content modified": editors send the request again.
         while (answer := ask(asked, params)).get("error", {}).get("code") == -32801:
             time.sleep(1)
     except TimeoutError:

@@ -1,15 +1,16 @@
--- Neovim's own client: references in an edited buffer, and a rename in two files. Prints what it sees; run.sh compares.
+-- The test of run.sh with Neovim's client: references in an edited buffer, and a rename in two
+-- files. Prints the results; run.sh compares them.
 local root = vim.env.ROOT
 vim.cmd('cd ' .. root)
 vim.cmd('edit ' .. root .. '/cart.lisp')
 local loaded = false
 vim.lsp.handlers['$/progress'] = function(_, r) if r.value.kind == 'end' then loaded = true end end
--- The lines that the guide has for it.
+-- The lines from the guide.
 local page = io.open(vim.env.PAGES .. '/neovim.md'):read('*a')
 local id = assert(loadstring(page:match('```lua\n(.-)```') .. 'return id'))()
 vim.wait(60000, function() return loaded end)
 local client = vim.lsp.get_client_by_id(id)
--- One line, with a character beyond the BMP, that is not saved.
+-- An unsaved line, with a character beyond the BMP.
 vim.api.nvim_buf_set_lines(0, 1, 1, false, { ';; 𝒳' })
 vim.api.nvim_win_set_cursor(0, { 4, 25 })
 local params = vim.lsp.util.make_position_params(0, client.offset_encoding)

@@ -1,13 +1,15 @@
 #!/bin/sh
-# Editors against the language server: each looks for references in a buffer that is not saved, and renames in two files.
-# Usage: run.sh [PROGRAM]. Editors that are not installed are told and left out.
+# Tests editors with the language server: each lists references in an unsaved buffer, and renames in
+# two files.
+#
+# Usage: run.sh [PROGRAM]. Editors that are not installed are reported and skipped.
 set -e
 here=$(cd "$(dirname "$0")" && pwd)
 STEELBANK=$(realpath "${1:-target/release/steelbank}")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 export STEELBANK STEELBANK_CACHE="$scratch/cache" HOME="$scratch" PAGES="$here/../../docs/editors"
-# The guide's lines for Neovim and Emacs are run as they are.
+# Runs the guide's lines for Neovim and Emacs without changes.
 mkdir "$scratch/bin"
 ln -s "$STEELBANK" "$scratch/bin/steelbank"
 export PATH="$scratch/bin:$PATH"

@@ -1,5 +1,6 @@
-;;; SLIME as a person for an hour: for each number on standard input, the definition of `probe' is edited, saved and
-;;; compiled with C-c C-c, in whatever Lisp listens by then; "done NUMBER" is printed after it.  -*- lexical-binding: t -*-
+;;; Plays a person with SLIME for an hour.  -*- lexical-binding: t -*-
+;;; For each number on standard input, edits, saves and compiles (C-c C-c) the definition of `probe'
+;;; in the Lisp that listens then, and prints "done NUMBER".
 (require 'slime)
 (setq slime-protocol-version 'ignore inhibit-message t make-backup-files nil create-lockfiles nil)
 
@@ -13,7 +14,7 @@
   "Compile `probe' as NUMBER has it, and return whether that succeeded."
   (unless (slime-connected-p)
     (slime-connect "127.0.0.1" (string-to-number (getenv "PORT")))
-    ;; What SLIME asks first is not to be cut.
+    ;; Do not interrupt SLIME's first requests.
     (accept-process-output nil 0.05)
     (wait-for (lambda () (not (slime-rex-continuations)))))
   (with-current-buffer (find-file-noselect (getenv "FILE"))

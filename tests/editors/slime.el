@@ -1,4 +1,4 @@
-;;; A session of SLIME in the Lisp of `serve --swank`: each operation prints what came of it.  -*- lexical-binding: t -*-
+;;; A session of SLIME in the Lisp of `serve --swank`: prints the result of each operation.  -*- lexical-binding: t -*-
 (require 'slime)
 (setq slime-protocol-version 'ignore inhibit-message t)
 (slime-setup '(slime-repl slime-c-p-c))
@@ -51,7 +51,7 @@
   (say "apropos" (plist-get (car (slime-eval '(swank:apropos-list-for-emacs "discount" nil nil "SHOP"))) :designator))
   (say "callers" (mapcar #'car (slime-eval '(swank:xref :calls "total") "SHOP")))
   (save-window-excursion
-    ;; As M-. does, but for its stack of places, which SLIME has no more in common with every Emacs.
+    ;; Like M-., but without its stack of places, where SLIME differs from newer Emacs.
     (slime-goto-source-location (cadr (car (slime-find-definitions "price"))))
     (say "M-." (format "%s:%d" (file-name-nondirectory (buffer-file-name)) (line-number-at-pos))))
   (say "macroexpand" (slime-eval '(swank:swank-macroexpand-1 "(when a b)") "SHOP"))
@@ -64,7 +64,7 @@
   (say "C-c C-k" (compiled #'slime-compile-and-load-file))
   (wait-for "the load" (lambda () (equal (slime-eval '(swank:interactive-eval "(not (fboundp 'shop::discount))") "SHOP") "=> NIL")))
   (say "loaded" t))
-;; An error enters the debugger, and is left.
+;; An error enters the debugger, which is then left.
 (slime-eval-async '(swank:interactive-eval "(error \"from Emacs\")") #'ignore "SHOP")
 (wait-for "the debugger" #'sldb-buffers)
 (with-current-buffer (car (sldb-buffers))
@@ -73,7 +73,7 @@
   (say "restarts" (and (assoc "ABORT" sldb-restarts) t))
   (sldb-abort))
 (wait-for "the debugger's end" (lambda () (null (sldb-buffers))))
-;; What does not end is interrupted.
+;; An endless evaluation is interrupted.
 (slime-eval-async '(swank:interactive-eval "(loop)") #'ignore "SHOP")
 (sleep-for 0.3)
 (slime-interrupt)

@@ -55,7 +55,7 @@ async def test_places_are_those_of_the_buffer(client):
     assert [symbol.name for symbol in symbols] == ["total"]
     completion = await client.text_document_completion_async(types.CompletionParams(text_document=document, position=types.Position(line=3, character=27)))
     assert "price" in [item.label for item in completion.items]
-    # Each answer is of the type that the protocol gives it, or lsprotocol refuses it.
+    # lsprotocol rejects an answer that is not of the protocol's type.
     whole = types.Range(start=types.Position(line=0, character=0), end=types.Position(line=4, character=0))
     spot = {"text_document": document, "position": at}
     assert await client.text_document_definition_async(types.DefinitionParams(**spot))

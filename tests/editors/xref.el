@@ -1,4 +1,4 @@
-;;; The same with Emacs and editors/emacs/steelbank.el.  -*- lexical-binding: t -*-
+;;; The test of run.sh with Emacs and editors/emacs/steelbank.el.  -*- lexical-binding: t -*-
 (require 'steelbank)
 (setq steelbank-program (getenv "STEELBANK")
       steelbank-arguments '("--no-userinit" "--no-snapshot" "--system" "editors" "lsp" "--no-compile"))

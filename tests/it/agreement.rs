@@ -25,8 +25,8 @@ use crate::renames::copy;
 use crate::texts::write_project;
 
 /// A user of a symbol: a function by its printed name, a top-level form by its file and number, or
-/// an unnamed function in such a form. Impact and the graph list the last under the definition
-/// around it.
+/// an unnamed function in such a form. Impact and the call graph list an unnamed function as the
+/// definition that contains it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum User {
     Function(String),
@@ -49,7 +49,7 @@ impl Forms {
         User::TopLevel(file, number)
     }
 
-    /// Returns the user with a printed name, at its place.
+    /// Returns the user with this printed name and place.
     fn user(&mut self, root: &Path, name: &str, place: &Location) -> User {
         let (file, number) = self.number(root, place);
         match name {

@@ -1,5 +1,5 @@
-//! Tests code-find-references on sources with marks: ⟦x⟧ must be exact, ⟪x⟫ must not be, ⟨x⟩ may
-//! be. No other place may be exact.
+//! Tests code-find-references on sources with marks: ⟦x⟧ must be exact, ⟪x⟫ must not be exact, ⟨x⟩
+//! may be exact. No other place may be exact.
 //!
 //! The first line of each file of `tests/torture/truth` lists the symbols to query.
 

@@ -99,7 +99,8 @@ fn edits_change_only_the_named_definition() {
     structure(&session, &root);
 }
 
-/// Applies each diff with git. It must give the new text and have as many lines as git's own diff.
+/// Applies each diff with git. The result must be the new text, and the diff must have as many
+/// lines as git's.
 #[test]
 fn diffs_apply_and_are_as_short_as_git() {
     own_process!();

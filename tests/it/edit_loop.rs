@@ -15,7 +15,8 @@ use steelbank::{Control, EvaluateRequest, ListSystemsRequest, LoadRequest};
 
 use crate::project::{folder, load, project};
 
-/// Writes a file, dated `seconds` from now: ASDF compares dates in seconds.
+/// Writes a file, and sets its modification time to `seconds` from now, because ASDF compares
+/// these times in seconds.
 fn write(root: &Path, name: &str, text: &str, seconds: u64) {
     fs::write(root.join(name), text).unwrap();
     let date = SystemTime::now() + Duration::from_secs(seconds);

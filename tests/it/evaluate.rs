@@ -41,7 +41,7 @@ fn evaluate_and_inspect_agree_with_sbcl() {
     nothing_runs_without_permission(&world);
 }
 
-/// Forms on three libraries whose printed values have no line breaks.
+/// Forms on three libraries. Their printed values have no line breaks.
 const FORMS: [&str; 16] = [
     "(cl-ppcre:split \",\" \"a,b,,c\")",
     "(cl-ppcre:scan \"(a+)(b*)\" \"xxaabb\")",
@@ -151,7 +151,7 @@ fn whatever_code_does_is_answered(world: &World) {
     );
 }
 
-/// Objects of three libraries and of SBCL, to compare by SBCL's own inspector.
+/// Objects of three libraries and of SBCL, to compare with SBCL's inspector.
 const OBJECTS: [&str; 8] = [
     "(cl-ppcre::make-charset)",
     "(cl-ppcre::convert (cl-ppcre:parse-string \"(a|b)*c\"))",

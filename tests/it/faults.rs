@@ -37,8 +37,8 @@ fn fails(source: &str, kind: FaultKind) -> String {
     fault.message
 }
 
-/// Runs `source` with a time limit of half a second on each of Lisp's threads. True if it could be
-/// stopped.
+/// Runs `source` with a time limit of half a second on each of Lisp's threads. Returns whether it
+/// could be stopped.
 fn runs_out_of_time(source: &str) -> bool {
     let [query, work] =
         [Lane::Query, Lane::Work].map(|lane| match bank().tried(lane, source, Duration::from_millis(500)) {
@@ -53,7 +53,7 @@ fn runs_out_of_time(source: &str) -> bool {
 }
 
 /// Returns the variable's value as describe-symbol prints it, the error of printing it, and whether
-/// it was cut.
+/// it was truncated.
 fn value(name: &str) -> (String, Option<String>, bool) {
     let variable = bank()
         .answer(&DescribeSymbolRequest::new(name).package("CL-USER"))
@@ -235,7 +235,7 @@ fn recursive_print_object_ends() {
          (defmethod print-object ((object cl-user::nesting) stream) (format stream \"~s\" object))
          (defvar cl-user::*nesting* (make-instance 'cl-user::nesting))",
     );
-    // *print-circle* is the contract's, and it ends the recursion.
+    // The contract sets *print-circle*, which ends the recursion.
     assert_eq!(value("*nesting*").0, "#1=#1#");
 }
 
@@ -504,7 +504,7 @@ fn maximal_deadline_is_accepted() {
 fn terminating_all_threads_is_survived() {
     // It would interrupt other tests in the shared image.
     own_process!();
-    // Test suites do this. The list has not the thread that runs the host's requests.
+    // Test suites do this: they terminate every thread but the current one.
     for lane in [Lane::Query, Lane::Work] {
         bank().tried(lane, "(dolist (thread (sb-thread:list-all-threads))
                    (unless (eq thread sb-thread:*current-thread*) (ignore-errors (sb-thread:terminate-thread thread))))", Duration::from_secs(60))

@@ -52,7 +52,8 @@ fn ours(index: &TextIndex, pattern: &str) -> Lines {
     }
 }
 
-/// Whether a language's rule implies that no occurrence of `name` in `line` is a whole identifier.
+/// Whether, by the language's rule, every occurrence of `name` in `line` is only a part of an
+/// identifier.
 fn explained(language: Language, line: &str, name: &str) -> bool {
     let word = |each: char| each.is_alphanumeric() || each == '_';
     let mut from = 0;

@@ -30,8 +30,8 @@ fn build(out: &Path, variables: &[(&str, &Path)]) -> Vec<u8> {
     fs::read(out.join("xref.export")).unwrap()
 }
 
-/// Writes a newer ASDF that reports when it is compiled or loaded, into a registry as Debian's
-/// cl-asdf has it.
+/// Writes a newer ASDF that reports when it is compiled or loaded, into a registry with the layout
+/// of Debian's cl-asdf.
 fn newer_asdf(registry: &Path) {
     let folder = registry.join("cl-asdf");
     fs::create_dir_all(&folder).unwrap();
@@ -48,7 +48,7 @@ fn polluted_environment_gives_the_same_index() {
         fs::write(&path, text).unwrap();
         path
     };
-    // Put a newer ASDF where ASDF looks by itself: the output folder is the builder's home.
+    // Put a newer ASDF where ASDF searches by default: the output folder is the builder's home.
     newer_asdf(&polluted.join("common-lisp"));
     newer_asdf(&polluted.join(".local/share/common-lisp/source"));
     let init = file(".sbclrc", "(defun cl-user::from-the-init-file (x) (mapcar #'car x))\n");

@@ -64,7 +64,7 @@ fn lines(answer: &LoadAnswer, file: &str) -> Vec<(Severity, Option<u32>)> {
     of.map(|said| (said.severity, said.place.as_ref().unwrap().line)).collect()
 }
 
-/// Lists the files below `folder` whose names end in `end`.
+/// Lists the files below `folder` with names that end in `end`.
 fn below(folder: &Path, end: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -101,7 +101,7 @@ fn index_survives_concurrent_redefinitions() {
         assert!(answer.cautions.is_empty(), "{:?}", answer.cautions);
     }
     bank.value("(progn (setf *stop* t) (sleep 1))");
-    // The index catches up with definitions that it left out.
+    // The next question adds definitions that the index lacked.
     let asked = WhoRequest::new(Kind::Specializes, "k").package("CL-USER");
     let listed = bank.answer(&asked).users;
     let method = "(METHOD COMMON-LISP-USER::G (COMMON-LISP-USER::K))";
@@ -293,7 +293,7 @@ fn load_ends_at_its_deadline() {
 }
 
 #[test]
-fn init_file_configures_asdf_or_its_error_names_it() {
+fn init_file_configures_asdf_or_is_reported() {
     own_process!();
     let root = folder("init");
     let away = folder("init-away");
@@ -386,7 +386,7 @@ fn changed_files_are_compiled_again() {
     }
     load(&bank, "moving");
     assert_eq!(changed(), [""; 0]);
-    // Restores an older version with its date.
+    // Restore an older version with its modification time.
     fs::write(root.join("second.lisp"), "(list 22)").unwrap();
     date("second.lisp", 5000);
     assert_eq!(changed(), ["second.lisp"]);

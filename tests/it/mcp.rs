@@ -171,7 +171,7 @@ fn server_survives_bytes_that_are_no_messages() {
     assert_eq!(client.others, [Value::Null; 0]);
 }
 
-/// Defines a variable `NAME::V` whose value never finishes printing.
+/// Defines a variable `NAME::V` with a value that never finishes printing.
 fn endless_value(package: &str) -> Value {
     evaluate(&format!(
         "(progn (defpackage \"{package}\" (:use \"CL\"))
@@ -214,7 +214,7 @@ fn requests_are_served_concurrently() {
     let arguments = endless_value("MCP-BESIDE");
     let mut client = client();
     let slow = client.begin("tools/call", json!({ "name": "describe-symbol", "arguments": arguments }));
-    // These do not need Lisp, and are answered at once.
+    // Requests that do not need Lisp are answered immediately.
     client.request("tools/list", json!({}));
     client.text("who-calls", json!({ "name": "cl:mapcar" }));
     client.text("status", json!({}));

@@ -15,7 +15,7 @@ use crate::fixtures::{library_registry, lisp_libraries};
 use crate::project::{folder, load, project};
 use crate::renames::copy;
 
-/// The libraries whose files are edited. Each is also the name of a system.
+/// The libraries with the files to edit. Each is also the name of a system.
 const LIBRARIES: [&str; 10] = [
     "alexandria", "anaphora", "babel", "cl-ppcre", "cl-who", "iterate", "local-time", "parse-number", "puri",
     "yason",

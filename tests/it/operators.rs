@@ -16,8 +16,8 @@ fn written(source: &str) -> String {
     answer.unwrap_or_else(|error| panic!("{source}: {error}")).output
 }
 
-/// Defining operators, whose forms cannot be made from a shape. tests/torture has sources with
-/// marks for them.
+/// Defining operators. Their forms cannot be made from a shape; tests/torture has marked sources
+/// for them.
 const DEFINITIONS: [&str; 16] = [
     "DEFCLASS", "DEFINE-CONDITION", "DEFSTRUCT", "DEFGENERIC", "DEFMETHOD", "DEFINE-METHOD-COMBINATION",
     "DEFPACKAGE", "LOOP", "DECLARE", "DECLAIM",
@@ -63,13 +63,13 @@ fn table_has_all_standard_operators() {
     }
 }
 
-/// A form made by a shape. A part that must be evaluated is `(steelbank-oracle::ev 1)`, one that
-/// must not `qu1`.
+/// A form made from a shape. A part that must be evaluated is `(steelbank-oracle::ev 1)`, a part
+/// that must not is `qu1`.
 struct Form {
     text: String,
     count: usize,
     evaluated: Vec<usize>,
-    /// Whether elements that may be an atom or a list are lists.
+    /// Whether to write a list where an atom or a list is allowed.
     lists: bool,
 }
 
@@ -83,7 +83,7 @@ impl Form {
             "ALLOW-WITH-INTERRUPTS" | "WITH-LOCAL-INTERRUPTS" => {
                 form.text = format!("(sb-sys:without-interrupts {})", form.text);
             }
-            // Leave the rest out: the short form has no more elements.
+            // Omit the other parts: the short form has no more elements.
             "DEFSETF" if !lists => {
                 return Form { text: format!("({head} na1 car)"), evaluated: Vec::new(), ..form };
             }

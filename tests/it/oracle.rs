@@ -52,7 +52,7 @@ fn in_a_process_of_its_own() {
     }
     // After several exports, the next one covers everything since the core was saved.
     for number in 0.. {
-        assert!(number < 20, "exports go on from the one before");
+        assert!(number < 20, "each export still begins at the previous one");
         run(&bank, &format!("(defun cl-user::exported-{number} (x) (list x {number}))"));
         if bank.index().since() == core {
             break;
@@ -65,7 +65,7 @@ fn in_a_process_of_its_own() {
 /// Compares everything. Returns the number of uses compared.
 fn check(bank: &Steelbank, when: &str, folder: &Path) -> usize {
     // Compare the image with an index of the same moment: code that SBCL compiles in between, such
-    // as a constructor, would be in one alone.
+    // as a constructor, would be in only one of them.
     let index = (0..5)
         .find_map(|_| {
             let form = format!("(steelbank-oracle::write-oracle {:?})", folder.join(""));

@@ -20,7 +20,7 @@ use crate::folder::Folder;
 use crate::project::{load, project};
 use crate::texts::{expect, expect_text};
 
-/// The symbols of the torture project that are asked about.
+/// The symbols of the torture project that the test asks about.
 const SYMBOLS: [&str; 35] = [
     "torture::exported", "torture.namesake::exported", "torture::said", "torture::keyed",
     "torture::*setting*", "torture::target", "torture::with-target", "torture::twice", "torture::recursive",
@@ -69,7 +69,7 @@ fn line(found: &CodeReference) -> String {
     text
 }
 
-/// The libraries whose numbered forms are all compared.
+/// The libraries to compare: all numbered forms of their files.
 const LIBRARIES: [&str; 12] = [
     "alexandria", "cl-ppcre", "flexi-streams", "split-sequence", "bordeaux-threads", "iterate", "local-time",
     "puri", "babel", "chunga", "usocket", "cffi",
@@ -125,7 +125,8 @@ struct Tally {
     tops: usize,
     aside: usize,
     aside_forms: usize,
-    /// Of the forms set aside, those that contain `#.`; the others contain reader macros.
+    /// The number of skipped forms that contain `#.`; the other skipped forms contain reader
+    /// macros.
     read_time: usize,
     differences: Vec<String>,
 }

@@ -219,7 +219,7 @@ fn stale(bank: &Steelbank, root: &Path) {
     let changed = |system: &steelbank::actions::run::list_systems::SystemEntry| {
         system.name == "shop" && !system.changed.is_empty()
     };
-    // File dates count seconds.
+    // ASDF compares modification times in seconds.
     let date = std::time::SystemTime::now() + Duration::from_secs(5);
     fs::File::options().write(true).open(root.join("a.lisp")).unwrap().set_modified(date).unwrap();
     assert!(bank.answer(&ListSystemsRequest::new()).systems.iter().any(changed));

@@ -14,15 +14,15 @@ use crate::project::{folder, in_a_process_of_its_own, load, project};
 use crate::renames::{self, Class, copy};
 use steelbank::{Control, EvaluateRequest};
 
-/// The systems whose names are changed.
+/// The systems with the names to change.
 const SYSTEMS: [&str; 20] = [
     "alexandria", "cl-ppcre", "flexi-streams", "split-sequence", "bordeaux-threads", "iterate", "local-time",
     "puri", "babel", "chunga", "usocket", "cffi", "cl-who", "yason", "parse-number", "anaphora", "nibbles",
     "named-readtables", "cl-unicode", "cl-interpol",
 ];
 
-/// The test systems. Those that this machine cannot load are left out of both runs. cl-ppcre's
-/// tests are not listed, as they read a file of forms as data.
+/// The test systems. Both runs omit those that this machine cannot load. cl-ppcre's tests are not
+/// listed, because they read a file of forms as data.
 const TESTS: [&str; 5] =
     ["split-sequence/tests", "parse-number/tests", "anaphora/test", "iterate/tests", "nibbles/tests"];
 
@@ -39,7 +39,7 @@ fn renamed_libraries_load_and_test_as_before() {
     fs::remove_dir_all(&work).unwrap();
 }
 
-/// Asserts that two reports are the same. Shows only the differences: whole reports would fill a
+/// Asserts that two reports are the same. Shows only the differences: complete reports would fill a
 /// log.
 fn assert_same(before: &str, after: &str) {
     let mut different = before.lines().zip(after.lines()).filter(|(before, after)| before != after);
@@ -76,7 +76,7 @@ fn rename() {
     let exact = table.count(Class::Narrow);
     let symbol = exact + table.count(Class::Symbol);
     let cautioned = symbol + table.count(Class::Cautioned);
-    // Require a share of exact plans: an answer that is unsure of everything would pass as well.
+    // Require a share of exact plans: plans without any exact place would pass the other checks.
     let at_least = |count: usize, percent: usize| assert!(count * 100 >= names.len() * percent, "{table}");
     at_least(exact, 73);
     at_least(symbol, 77);
@@ -92,7 +92,7 @@ fn load_renamed() {
     fs::write(work.join("after.txt"), report(&bank, &work)).unwrap();
 }
 
-/// Reports loading and testing, without the new names, times and numbers, which a rename changes.
+/// Reports loading and testing. Omits the new names, times and numbers, which a rename changes.
 fn report(bank: &Steelbank, work: &Path) -> String {
     let folders = [work.join("before"), work.join("after")];
     let folders = [folders[0].as_path(), folders[1].as_path()];

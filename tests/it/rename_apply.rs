@@ -163,7 +163,7 @@ fn links(session: &Session, root: &Path) {
     fs::remove_dir_all(outside).unwrap();
 }
 
-/// Git applies the hunks of a plan: the result is what the rename writes.
+/// Git applies the hunks of a plan: the result equals the files that the rename writes.
 #[test]
 fn git_applies_the_hunks_of_plans() {
     own_process!();

@@ -7,13 +7,14 @@ use crate::fixtures::library_registry;
 use crate::folder::Folder;
 use crate::sessions::frameworks;
 use crate::texts::write_project;
-use crate::tools_beside_sbcl::World;
+use crate::tools_beside_sbcl::{World, strings};
 
 /// Frameworks with Debian packages, and those with doubles in tests/frameworks.
 const FRAMEWORKS: [&str; 9] =
     ["fiveam", "fiasco", "rt", "1am", "rove", "parachute", "lisp-unit2", "ptester", "prove"];
 
-/// Runs the tests of Debian libraries in FiveAM, RT and ptester: all pass, as upstream says.
+/// Runs the tests of Debian libraries in FiveAM, RT and ptester. All must pass, as they do
+/// upstream.
 #[test]
 fn library_tests_pass() {
     own_process!([("CL_SOURCE_REGISTRY", library_registry())]);
@@ -65,6 +66,36 @@ fn assertion_counts_agree_with_the_frameworks() {
     }
 }
 
+/// Deletes all tests but the first of each framework, and reloads.
+#[test]
+fn deleted_tests_do_not_run() {
+    own_process!([("CL_SOURCE_REGISTRY", frameworks())]);
+    let root = Folder::new("deleted");
+    write_project(&root, include_str!("../frameworks/suites.txt"));
+    write_project(&root.join("doubles"), include_str!("../frameworks/doubles.txt"));
+    let world = World::at(root, &[]);
+    let run = |framework: &str| {
+        let run = world.ask("run-tests", json!({ "system": format!("fr/{framework}") }));
+        strings(&run["tests"], "name")
+    };
+    for framework in ["fiveam", "fiasco", "rt", "1am", "rove", "parachute", "lisp-unit2"] {
+        let all = run(framework);
+        assert!(all.len() > 2, "{framework}: {all:?}");
+        let path = world.root.join(format!("t-{framework}.lisp"));
+        let text = std::fs::read_to_string(&path).unwrap();
+        let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+        let first = read.toplevel().iter().find(|form| {
+            let operator = text[form.span.indices()][1..].split(' ').next().unwrap();
+            ["test", "deftest", "define-test"].contains(&operator)
+        });
+        std::fs::write(&path, &text[..first.unwrap().span.end as usize]).unwrap();
+        world.ask("reload", json!({}));
+        let left = run(framework);
+        assert_eq!(left.len(), 1, "{framework}: {left:?}");
+        assert!(all.contains(&left[0]), "{framework}: {left:?}");
+    }
+}
+
 /// Checks that `expected` is a constant, in either order. Without a constant there is none.
 fn expected_is_what_a_constant_says(run: &Value) {
     let tests = run["tests"].as_array().unwrap();
@@ -111,7 +142,7 @@ fn places_are_those_of_the_forms(world: &World, framework: &str, run: &Value) {
             placed += 1;
         }
     }
-    // prove and ptester run inside a test-op, whose forms are unknown.
+    // prove and ptester run inside a test-op, so the positions of their forms are unknown.
     let least = if ["ptester", "prove"].contains(&framework) { 0 } else { 2 };
     assert!(placed >= least, "{framework}: {placed} assertions have places: {run:#}");
 }

@@ -158,20 +158,20 @@ fn kinds_roles_and_relationships_are_exported() {
     own_process!();
     let root = folder("scip-shop");
     fs::write(
-        root.join("scip-shop.asd"),
-        "(defsystem \"scip-shop\" :version \"1.2\" :components ((:file \"shop\")))",
+        root.join("scip shop.asd"),
+        "(defsystem \"scip shop\" :version \"1.2\" :components ((:file \"shop\")))",
     )
     .unwrap();
     fs::write(root.join("shop.lisp"), SHOP).unwrap();
     let bank = project(&root, &root.join("cache"));
-    let said = load(&bank, "scip-shop").diagnostics;
+    let said = load(&bank, "scip shop").diagnostics;
     let (_, read) = index(&bank, &said);
     check(&read, bank.root().unwrap());
     let document = read.documents.iter().find(|document| document.relative_path == "shop.lisp").unwrap();
     let told: Vec<String> = document
         .occurrences
         .iter()
-        .filter(|found| found.symbol.contains(" scip-shop "))
+        .filter(|found| found.symbol.contains(" scip  shop "))
         .map(|found| {
             let roles = [
                 (SymbolRole::Definition, "definition"),
@@ -179,7 +179,7 @@ fn kinds_roles_and_relationships_are_exported() {
                 (SymbolRole::WriteAccess, "write"),
             ];
             let roles = roles.iter().filter(|(role, _)| has(found, *role)).map(|(_, name)| *name);
-            let symbol = found.symbol.strip_prefix("steelbank asdf scip-shop 1.2 SCIP-SHOP/").unwrap();
+            let symbol = found.symbol.strip_prefix("steelbank asdf scip  shop 1.2 SCIP-SHOP/").unwrap();
             format!("{} {symbol} {}", found.range[0] + 1, roles.collect::<Vec<_>>().join(" "))
         })
         .collect();

@@ -1,13 +1,21 @@
 //! Runs the sessions in tests/sessions: text files with the steps of a session with a project, and
 //! the expected answers, which a person has reviewed.
 //!
-//! A step's heading is `== TOOL {arguments}`. Below it is the expected answer: lines `@/POINTER
-//! JSON` with fields of the structured answer, then the text, after `error:` or `not found:` if it
-//! is one. `…` matches any text. Other steps change the project. `== project` and `== write` write
-//! files, each after a line `//- PATH`; later steps write later dates, as ASDF compares dates in
-//! seconds. `== replace PATH` replaces a text in a file; with `at its date` the file's date stays.
-//! There are also `== remove PATH`, `== link TO PATH` and `== git ARGUMENTS`. `== # TEXT` is a
-//! comment. STEELBANK_BLESS=1 writes the current answers into the files: review the diff.
+//! The heading `== TOOL {arguments}` calls a tool. Below it is the expected answer: first lines
+//! `@/POINTER JSON` with fields of the structured answer, then the text. The text of an
+//! unsuccessful call begins with `error: `, `failed: ` or `not found: `. A line `…` in place of the
+//! text matches any text.
+//!
+//! Other steps change the project:
+//!
+//! * `== project` and `== write` write files, each after a line `//- PATH`. Later steps write later
+//!   dates, because ASDF compares dates in seconds.
+//! * `== replace PATH` replaces a text in a file. Below it are the old text after `-`, and the new
+//!   text after `+`. With `at its date`, the file keeps its date.
+//! * `== remove PATH`, `== link TARGET PATH` and `== git ARGUMENTS`.
+//!
+//! `== # TEXT` is a comment. STEELBANK_BLESS=1 writes the current answers into the files: review
+//! the diff.
 
 use std::fmt::Write;
 use std::fs;
@@ -45,6 +53,7 @@ sessions! {
     outline_impact_and_graph_match_project
     reload_redefines_constants_and_structures
     reload_removes_dropped_exports_and_options
+    backups_are_no_sources
     reload_updates_image_from_disk
     renamed_package_keeps_its_uses
     @[("CL_SOURCE_REGISTRY", frameworks())]; run_tests_runs_each_test
@@ -120,7 +129,7 @@ fn answered(world: &World, heading: &str, body: &str) -> String {
     in_general(&said, &folders)
 }
 
-/// Writes the files of `text` with a date `seconds` from now.
+/// Writes the files of `text`, and sets their modification times to `seconds` from now.
 fn write_later(root: &Path, text: &str, seconds: u64) {
     write_project(root, text);
     let date = SystemTime::now() + Duration::from_secs(seconds);

@@ -35,8 +35,8 @@ fn values<'a>(page: &'a str, attribute: &str) -> Vec<&'a str> {
     parts.map(|rest| rest.split([' ', '>', '\n']).next().unwrap().trim_matches('"')).collect()
 }
 
-/// Holds that every link of the site has its target, that no id is twice in a page, and that
-/// nothing is outside.
+/// Checks that every link of the site has its target, that no page has an id twice, and that no
+/// link leaves the site.
 fn check_links(site: &BTreeMap<String, Vec<u8>>) -> usize {
     let pages: BTreeMap<&str, &str> = site
         .iter()
@@ -191,8 +191,8 @@ fn foreign_folder_is_not_overwritten() {
 
 /// Limits the files that this process writes to `longest` bytes. `None` removes the limit.
 fn limit_files(longest: Option<u64>) {
-    // SAFETY: the calls change what this process may write and how it hears of it; the structure is
-    // one of libc's.
+    // SAFETY: the calls change a limit and a signal handler of this process; the structure is one
+    // of libc's.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         let mut limit: libc::rlimit = std::mem::zeroed();

@@ -199,7 +199,7 @@ fn removed_definitions_have_users(world: &World) {
     git(&world.root, &["mv", "moved é.lisp", "gone.lisp"]);
 }
 
-/// Checks that rename and edit-definition change only the bytes that they are asked to.
+/// Checks that rename and edit-definition change only the requested bytes.
 fn edits_change_no_other_bytes(world: &World) {
     let held = |name: &str| std::fs::read(world.root.join(name)).unwrap();
     let plan = world.ask("rename", json!({ "name": "edges:target", "new_name": "goal", "scope": "symbol" }));
@@ -230,7 +230,7 @@ fn edits_change_no_other_bytes(world: &World) {
     world.ask("edit-definition", edit);
     let undo = answer.structured["undo"].as_str().unwrap();
     expect_text("undo after an edit", &world.error("rename", json!({ "undo": undo })));
-    // A missing edit has existing ones as suggestions.
+    // The error for a missing edit suggests existing edits.
     let missing = world.answer("rename", json!({ "undo": "7777" })).unwrap();
     let found = [&missing.structured["found"], &missing.structured["suggestions"]];
     assert_eq!(found, [&json!(false), &json!([undo])], "{}", missing.text);

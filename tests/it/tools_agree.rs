@@ -9,8 +9,8 @@ use steelbank::tools::CallOutcome;
 use crate::texts::expect_text;
 use crate::tools_beside_sbcl::{WRITTEN, World, strings};
 
-/// Checks that every definition at the beginning of a line is in the outline, and that a name said
-/// to be unused occurs nowhere else in the text.
+/// Checks that every definition at the beginning of a line is in the outline, and that a name
+/// reported as unused occurs nowhere else in the text.
 pub(crate) fn outlines_agree_with_the_text(world: &World, package: &str) {
     let mut definitions = Vec::new();
     let mut cursor = String::new();
@@ -39,7 +39,7 @@ pub(crate) fn outlines_agree_with_the_text(world: &World, package: &str) {
     for (path, text) in &texts {
         let mut before = "";
         for (number, line) in text.lines().enumerate() {
-            // Skip definitions that a feature expression leaves out.
+            // Skip definitions that a feature expression excludes.
             let left_out = std::mem::replace(&mut before, line).starts_with("#");
             let defines = ["(defun ", "(defmacro ", "(defvar ", "(defgeneric ", "(defmethod "];
             if !left_out && defines.iter().any(|begin| line.starts_with(begin)) {
@@ -51,7 +51,7 @@ pub(crate) fn outlines_agree_with_the_text(world: &World, package: &str) {
     let words = |name: &str| -> usize {
         let is_part = |character: char| character.is_alphanumeric() || "*%+-/<>=!?&$_".contains(character);
         let name = name.to_lowercase();
-        // Comments do not count, nor declamations and what a package definition names.
+        // Comments, declamations and names in package definitions do not count.
         let code = |line: &str| {
             let code = line.split(';').next().unwrap_or_default().to_lowercase();
             if code.contains("declaim") || code.contains("return-from") || code.trim_start().starts_with("#:")
@@ -150,7 +150,7 @@ pub(crate) fn apropos_is_exact_first(world: &World) {
         .collect::<Vec<_>>()
     );
     assert!(names.len() >= 2, "{names:?}");
-    // Join the pages to the whole.
+    // Join the pages.
     let (mut all, mut cursor) = (Vec::new(), String::new());
     loop {
         let page = world.ask(
@@ -229,7 +229,7 @@ pub(crate) fn apropos_tells_how_to_widen(world: &World) {
         ask(&json!({ "pattern": "regxe-replace-all" }))["suggestions"],
         json!(["cl-ppcre:regex-replace-all"])
     );
-    // A word of the name.
+    // A misspelt word of the name.
     let near = ask(&json!({ "pattern": "scaner" }));
     assert!(near["suggestions"].to_string().contains("scanner"), "{near}");
     assert_eq!(near["try"], Value::Null, "{near}");
@@ -320,7 +320,7 @@ pub(crate) fn expansions_agree(world: &World) {
     }
     let answer = world.ask("macroexpand", json!({ "form": "(car x)", "package": "cl" }));
     assert_eq!((&answer["expanded"], &answer["expansion"]), (&json!(false), &json!("(car x)")));
-    // A form in a file, in the package that it is in.
+    // A form in a file is expanded in the file's package.
     let api = fs::read_to_string(world.root.join("api.lisp")).unwrap();
     let line = 1 + api.lines().position(|line| line.starts_with("(defmacro do-scans")).unwrap();
     let answer = world.ask("macroexpand", json!({ "path": "api.lisp", "line": line, "depth": "once" }));

@@ -20,7 +20,8 @@ use crate::tools_agree::{
 };
 use steelbank::loaded::LoadStatus;
 
-/// A Lisp function that writes a symbol as code does. Its names must have no lower-case letters.
+/// A Lisp function that writes a symbol as it is written in code. Its names must have no lower-case
+/// letters.
 pub(crate) const WRITTEN: &str = "(lambda (symbol)
   (let* ((home (symbol-package symbol)) (package (if (eq home (find-package :cl)) \"cl\" (package-name home))))
     (format nil \"~(~a~)~:[::~;:~]~(~a~)\"
@@ -97,8 +98,8 @@ impl World {
     }
 }
 
-/// Checks that `value` conforms to `schema`, a part of `whole`: types, required properties,
-/// choices.
+/// Checks that `value` conforms to `schema`, a part of the schema `whole`: types, required
+/// properties, choices.
 fn conforms(value: &Value, schema: &Value, whole: &Value, at: &str) {
     if let Some(name) = schema["$ref"].as_str().and_then(|name| name.strip_prefix('#')) {
         conforms(value, whole.pointer(name).unwrap(), whole, at);
@@ -183,8 +184,8 @@ fn tools_agree_with_sbcl_on_yason() {
     graphs_agree_with_the_who_tools(&world, &["yason:encode", "yason::skip-whitespace"]);
 }
 
-/// Checks that the direct callers are those of who-calls and who-macroexpands, and that each caller
-/// has the function as a callee.
+/// Checks that the direct callers are those that who-calls and who-macroexpands list, and that the
+/// function is among the callees of each caller.
 fn graphs_agree_with_the_who_tools(world: &World, names: &[&str]) {
     for name in names {
         let graph = world.ask("call-graph", json!({ "name": name, "depth": 1, "limit": 400 }));
@@ -251,7 +252,7 @@ fn graphs_agree_with_the_who_tools(world: &World, names: &[&str]) {
     }
 }
 
-/// Returns the first line of each top-level form whose template has the symbol.
+/// Returns the first line of each top-level form with the symbol in a template.
 fn names_above_templates(world: &World, name: &str) -> Vec<String> {
     let found = world.ask("code-find-references", json!({ "name": name }));
     let templates = found["refs"].as_array().unwrap().iter().filter(|found| found["type"] == "template");

@@ -1,11 +1,11 @@
-//! The pages for people, as tests read them: README and what is in docs/. Also for `cargo xtask dist`, and the tests of the
-//! command line.
+//! Parses the pages for people: README and docs/. Used by tests, `cargo xtask dist`, and the tests
+//! of the command line.
 #![allow(dead_code)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The line that stands for any number of lines in an example's output.
+/// The line that replaces any number of lines in an example's output.
 const CUT: &str = "…";
 
 /// Lists README and the pages below docs/ of the repository `root`.
@@ -25,15 +25,15 @@ pub(crate) fn all(root: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// A block of code in a page.
+/// A code block in a page.
 pub(crate) struct Block<'a> {
-    /// The word behind its fence. Nothing for a block that is indented.
+    /// The word after the opening fence; empty for an indented block.
     pub(crate) language: &'a str,
-    /// Its lines, without the fences and the indentation.
+    /// The lines, without the fences and the indentation.
     pub(crate) lines: Vec<&'a str>,
 }
 
-/// Takes a page apart: its blocks of code, and the lines between them.
+/// Splits a page into its code blocks and the other lines.
 pub(crate) fn parts(text: &str) -> (Vec<Block<'_>>, Vec<&str>) {
     let (mut blocks, mut prose) = (Vec::new(), Vec::new());
     let mut lines = text.lines().peekable();
@@ -55,15 +55,16 @@ pub(crate) fn parts(text: &str) -> (Vec<Block<'_>>, Vec<&str>) {
     (blocks, prose)
 }
 
-/// Lists the pieces of code in lines of prose.
+/// Lists the code spans in lines of prose.
 pub(crate) fn spans<'a>(prose: &[&'a str]) -> impl Iterator<Item = &'a str> {
     prose.iter().flat_map(|line| line.split('`').skip(1).step_by(2))
 }
 
-/// Runs the commands of the examples in `text`. Returns it with what they print, and how many there are.
+/// Runs the commands of the examples in `text`. Returns the text with their output, and the number
+/// of commands.
 ///
 /// # Errors
-/// A line before the first command of an example.
+/// A line precedes the first command of an example.
 pub(crate) fn repeat(
     text: &str,
     mut run: impl FnMut(&str) -> Vec<String>,
@@ -94,7 +95,8 @@ pub(crate) fn repeat(
     Ok((now, commands))
 }
 
-/// Cuts the printed lines where the shown ones are cut, at the same number of lines before and after.
+/// Shortens the printed lines as the shown lines are: keeps the same number of lines before and
+/// after the cut.
 fn agreed(shown: &[&str], printed: &[String]) -> Vec<String> {
     let Some(cut) = shown.iter().position(|line| line.trim() == CUT) else { return printed.to_vec() };
     let (before, after) = (&shown[..cut], &shown[cut + 1..]);
@@ -105,7 +107,7 @@ fn agreed(shown: &[&str], printed: &[String]) -> Vec<String> {
     lines
 }
 
-/// Returns the lines that a command has printed, without white space at their ends.
+/// Returns the lines that a command has printed, without trailing white space.
 pub(crate) fn lines_of(printed: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(printed).lines().map(|line| line.trim_end().to_owned()).collect()
 }

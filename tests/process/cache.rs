@@ -190,7 +190,7 @@ fn modified_core_is_checked_before_it_starts() {
     let text = client.text("describe-symbol", json!({ "name": "good::target" }));
     assert!(text.contains("GOOD::TARGET"), "{text}");
     // The server did not start from it, so another snapshot is made.
-    wait_until("no other is made", || !snapshot.exists());
+    wait_until("the old snapshot remains", || !snapshot.exists());
     assert_eq!(client.status()["restarts"], Value::Null);
     drop(client);
     ends(child);
@@ -305,13 +305,13 @@ fn sidecar_of_another_file_is_rebuilt() {
     assert_eq!(load(), 0);
 }
 
-/// Whether the process `number` runs.
+/// Whether the process `number` is running.
 fn runs(number: i64) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
     text.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
 }
 
-/// Returns the parent of the process `number`, if it runs.
+/// Returns the parent of the process `number`, if it is running.
 fn parent(number: i64) -> Option<i64> {
     let text = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
     text.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
@@ -332,7 +332,7 @@ fn copies(folder: &Path) -> Vec<i64> {
 }
 
 pub(crate) fn signal(number: i64, signal: i32) {
-    // SAFETY: the call sends a signal to a process of this test's.
+    // SAFETY: the call sends a signal to a process that this test started.
     unsafe { libc::kill(i32::try_from(number).unwrap(), signal) };
 }
 
@@ -382,11 +382,11 @@ fn programs_started_by_lisp_end_with_the_server() {
             Some(number) => signal(child.id().into(), number),
         }
         ends(child);
-        wait_until(&format!("{how:?}: {all:?} live on"), || !all.iter().any(|number| runs(*number)));
+        wait_until(&format!("{how:?}: {all:?} still run"), || !all.iter().any(|number| runs(*number)));
     }
 }
 
-/// Writes a project whose load takes long in a copy of the program.
+/// Writes a project that takes long to load in a copy of the program.
 fn write_slow_project(root: &Path) {
     write_project(root);
     let slow = "(with-open-file (line \"/proc/self/cmdline\") (when (search \"helper\" (read-line line nil \"\")) (sleep 500)))";
@@ -400,13 +400,13 @@ fn snapshot_writer_of_a_server_ends_with_it() {
     for how in [None, Some(libc::SIGKILL)] {
         let (child, mut client) = server(&folder, &["--system", "good", "serve"]);
         settle(&mut client);
-        wait_until("no snapshot is made", || copies(&folder).len() == 2);
+        wait_until("no snapshot writer runs", || copies(&folder).len() == 2);
         match how {
             None => drop(client),
             Some(number) => signal(child.id().into(), number),
         }
         ends(child);
-        wait_until("the maker goes on", || copies(&folder).is_empty());
+        wait_until("the snapshot writer still runs", || copies(&folder).is_empty());
     }
 }
 
@@ -416,27 +416,28 @@ fn snapshot_writer_outlives_its_command_and_others_wait() {
     write_slow_project(&folder.join("project"));
     write_slow_project(&folder.join("other"));
     assert_eq!(run(&mut command(&folder, ""), &WITH_GOOD).status.code(), Some(0));
-    wait_until("no snapshot is made", || copies(&folder).len() == 2);
+    wait_until("no snapshot writer runs", || copies(&folder).len() == 2);
     let first = copies(&folder);
     let other = folder.join("other");
     let (_, errors, code) = ask(&other, &folder.join("cache"), &WITH_GOOD);
     assert_eq!(code, Some(0), "{errors}");
-    wait_until("the other one's waits", || copies(&folder).len() == 3);
+    wait_until("the other project's snapshot writer does not run", || copies(&folder).len() == 3);
     let third = copies(&folder).into_iter().find(|number| !first.contains(number)).unwrap();
     // The child of a snapshot writer ends with it.
     let has_parent =
         |number: &&i64, parents: &[i64]| parent(**number).is_some_and(|own| parents.contains(&own));
     let maker = first.iter().find(|number| !has_parent(number, &first)).unwrap();
     signal(*maker, libc::SIGKILL);
-    wait_until("it goes on", || {
+    wait_until("the waiting snapshot writer does not continue", || {
         let now = copies(&folder);
         now.len() == 2 && now.iter().any(|number| has_parent(&number, &[third]))
     });
     signal(third, libc::SIGKILL);
-    wait_until("the makers end", || copies(&folder).is_empty());
+    wait_until("snapshot writers still run", || copies(&folder).is_empty());
 }
 
-/// Describes what replaces a cache file, and replaces it. The bytes are the file's contents.
+/// A description of an odd replacement for a cache file, and a function that replaces the file. The
+/// bytes are the file's contents.
 type Oddity = (&'static str, fn(&Path, &[u8]));
 
 const ODDITIES: [Oddity; 5] = [
@@ -502,7 +503,7 @@ fn commands_answer_and_replace_odd_cache_files() {
             }
             // A snapshot writer outlives its command, and would write into the next round.
             if waits {
-                wait_until("a copy goes on", || copies(&folder).is_empty());
+                wait_until("a snapshot writer still runs", || copies(&folder).is_empty());
             }
             copies(&folder).iter().for_each(|number| signal(*number, libc::SIGKILL));
         }
@@ -510,7 +511,7 @@ fn commands_answer_and_replace_odd_cache_files() {
     };
     assert_eq!(ask("the whole cache", false), [""; 0]);
     let restore = |from: &Path, to: &Path| {
-        wait_until("a maker goes on", || copies(&folder).is_empty());
+        wait_until("a snapshot writer still runs", || copies(&folder).is_empty());
         let _ = std::fs::remove_dir_all(to);
         assert!(Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
     };
@@ -596,10 +597,10 @@ fn snapshot_writer_stops_after_five_minutes() {
     let folder = Folder::new("cache-minutes");
     write_slow_project(&folder.join("project"));
     assert_eq!(run(&mut command(&folder, ""), &WITH_GOOD).status.code(), Some(0));
-    wait_until("no snapshot is made", || copies(&folder).len() == 2);
+    wait_until("no snapshot writer runs", || copies(&folder).len() == 2);
     let begun = Instant::now();
     while !copies(&folder).is_empty() {
-        assert!(begun.elapsed() < Duration::from_secs(330), "{:?} go on", copies(&folder));
+        assert!(begun.elapsed() < Duration::from_secs(330), "{:?} still run", copies(&folder));
         std::thread::sleep(Duration::from_secs(1));
     }
     assert!(begun.elapsed() > Duration::from_secs(200), "{:?}", begun.elapsed());

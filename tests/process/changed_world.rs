@@ -210,7 +210,7 @@ fn is_reported(answer: &Value, stale: &str) -> bool {
 }
 
 #[test]
-fn changed_project_is_answered_as_by_a_new_server() {
+fn changed_project_answers_like_new_server() {
     let home = Folder::new("changed-beneath");
     let (pristine, project) = (home.join("pristine"), home.join("project"));
     fs::create_dir(&pristine).unwrap();

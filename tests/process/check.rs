@@ -65,7 +65,7 @@ fn check_of_unwritten_texts_changes_nothing() {
             .iter()
             .any(|(path, _)| path.contains("/taps/") && path.ends_with(".names"))
     };
-    wait_until("the names of the load are kept", has_names);
+    wait_until("the names of the load are not cached", has_names);
     let before = files(&folder);
     let check =
         |edits: Vec<Overlay>| bank.run(&CheckRequest { edits, ..CheckRequest::default() }, &control).unwrap();

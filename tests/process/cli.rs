@@ -48,7 +48,7 @@ fn questions_have_subcommands_and_json() {
     }
 }
 
-/// While SBCL starts, it installs signal handlers of its own. These would run Lisp, or hang.
+/// While SBCL starts, it installs signal handlers, which would run Lisp or hang.
 #[test]
 fn interrupt_during_start_ends_the_process() {
     let runs = small_or_full(60, 3000);
@@ -339,7 +339,7 @@ fn main_arguments_are_positional() {
     ] {
         expect_text(&arguments.join(" "), &ask(arguments));
     }
-    // The tool's name of the argument is an option, too, but not together with the position.
+    // A positional argument can also be an option with the tool's name for it, but not both.
     let named = ["check-structure", "--path", "src/a.lisp"];
     assert_eq!(ask(&named), ask(&["check-structure", "src/a.lisp"]));
     assert_eq!(

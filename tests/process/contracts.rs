@@ -30,7 +30,7 @@ fn ask(root: &Path, row: &Row, listed: &Value) -> Answer {
     if row.is_of_list() {
         return Answer { text: None, is_error: false, is_missing: None, structured: listed.clone() };
     }
-    // That text is for people: lines as grep writes them.
+    // On the command line, find_references prints another text: lines as grep writes them.
     let has_text = row.tool != "find_references";
     let (text, errors, code) = call(root, row, !has_text);
     let structured = match has_text {
@@ -69,7 +69,7 @@ fn contracts_hold_on_the_command_line() {
     );
     let rows = rows();
     let share = |thread: usize| -> Vec<(usize, Answer)> {
-        // One thread asks the rows with state, in order.
+        // One thread runs the rows that depend on state, in order.
         let is_mine = |at: usize, row: &Row| if row.is_manual { thread == 0 } else { at % THREADS == thread };
         let mine = rows.iter().enumerate().filter(|(at, row)| is_mine(*at, row));
         let asked = mine.map(|(at, row)| {

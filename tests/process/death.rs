@@ -194,7 +194,7 @@ fn exhausted_heap_is_reported_and_survived() {
     }
 }
 
-/// Runs in a process of its own: its loops never end, and would slow down later tests.
+/// Runs in a separate process: its loops never end, and would slow down later tests.
 #[test]
 fn loops_without_interrupts_are_abandoned() {
     own_process!();
@@ -250,7 +250,7 @@ fn costs_lisp_at_worst(form: &str) {
         let outcome = bank.tried(lane, form, Duration::from_secs(4));
         assert!(outcome.is_err(), "{outcome:?}");
         assert!(begun.elapsed() < Duration::from_secs(20), "the deadline was missed: {outcome:?}");
-        // Threads of the form may still fill the heap.
+        // Threads that the form started may still fill the heap.
         let again = || {
             bank.run(
                 &EvaluateRequest::new("(progn (sb-ext:gc :full t) (+ 40 2))").values(),
@@ -328,7 +328,7 @@ fn cancelled_stack_overflows_are_harmless() {
     assert_eq!((status.abandoned_threads, status.reports), (0, Vec::new()));
 }
 
-/// The next thread gets the stack of the one before.
+/// A new thread reuses the stack of the previous thread.
 #[test]
 fn stacks_are_reusable_after_overflows() {
     own_process!();
@@ -425,7 +425,7 @@ fn tracing_everything_costs_lisp_at_worst() {
 }
 
 #[test]
-fn threads_that_fill_the_heap_cost_lisp_at_worst() {
+fn full_heap_in_threads_costs_at_most_lisp() {
     own_process!();
     costs_lisp_at_worst(
             "(let ((threads (loop repeat 4 collect
@@ -541,7 +541,7 @@ fn thread_that_blocks_garbage_collection_is_reported() {
     assert!(matches!(error, Error::Lisp(LispError::DeadlinePassed { .. })), "{error:?}");
     assert!(begun.elapsed() < Duration::from_secs(20));
     // The thread never continues, so Lisp is reported dead.
-    wait_until("it lives", || matches!(bank.status().state, EngineState::Dead { .. }));
+    wait_until("Lisp is not reported dead", || matches!(bank.status().state, EngineState::Dead { .. }));
     let EngineState::Dead { reason } = bank.status().state else { unreachable!() };
     expect_text("unresponsive", &reason);
     assert!(bank.answer(&WhoRequest::calls("mapcar").package("CL")).count > 300);

@@ -402,7 +402,7 @@ fn next_start_undoes_an_interrupted_edit() {
     assert!(!cut.is_new("taken back by the next edit"));
 }
 
-/// A server whose edit waits for a lock that the test holds.
+/// A server with an edit that waits for a lock, which the test holds.
 struct Waiting {
     folder: Folder,
     child: std::process::Child,
@@ -438,11 +438,11 @@ impl Waiting {
             let open = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap().flatten();
             open.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|open| open == path)
         };
-        wait_until("the edit does not come to the lock", waits);
+        wait_until("the edit does not reach the lock", waits);
         Self { folder, child, client, edit, lock }
     }
 
-    /// Releases the lock after a while in which the edit would be interrupted.
+    /// Releases the lock after a time that suffices to interrupt the edit.
     fn release(&self) {
         std::thread::sleep(Duration::from_millis(1500));
         flock(&self.lock, FlockOperation::Unlock).unwrap();
@@ -543,7 +543,7 @@ fn writers_lose_no_edit() {
     assert_eq!(hidden(&root), [""; 0]);
 }
 
-/// Runs the edits of one writer: adds definitions, and later replaces earlier ones.
+/// Runs the edits of one writer: adds definitions, and later replaces earlier definitions.
 fn write_much() {
     const KEPT: usize = 10 * SHARED_FILES;
     let told = std::env::var(WRITER).unwrap();

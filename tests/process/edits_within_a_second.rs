@@ -1,5 +1,5 @@
-//! Tests of edits within a second. ASDF does not see them by dates; they are found by contents,
-//! across processes.
+//! Tests of edits within a second. ASDF misses them, because it compares modification times in
+//! seconds. steelbank compares contents, also in later processes.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::program::{Folder, ask};
 use crate::texts::write_project;
 
-/// Writes a file with a date.
+/// Writes a file, and sets its modification time.
 fn write(path: &Path, text: &str, date: SystemTime) {
     fs::write(path, text).unwrap();
     fs::File::options().write(true).open(path).unwrap().set_modified(date).unwrap();
@@ -46,7 +46,8 @@ fn next_process_sees_edits_within_a_second() {
     );
     let (answer, _) = load();
     assert_eq!((answer["status"].as_str(), compiled(&answer)), (Some("loaded"), 0), "{answer}");
-    // A text with the same date and size is compiled, and its dependents.
+    // A changed file with the same modification time and size is compiled, and so are its
+    // dependents.
     define("2");
     let (answer, _) = load();
     assert_eq!((answer["status"].as_str(), compiled(&answer)), (Some("loaded"), 2), "{answer}");

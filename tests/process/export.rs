@@ -81,7 +81,7 @@ fn interrupted_export_leaves_no_files() {
         let to = out.join(name);
         let arguments = ["--system", "much/more", command, "-o", to.to_str().unwrap()];
         let mut child = steelbank(&folder, &arguments).stderr(Stdio::null()).spawn().unwrap();
-        wait_until("nothing is begun", || begun.exists() || child.try_wait().unwrap().is_some());
+        wait_until("the export does not begin", || begun.exists() || child.try_wait().unwrap().is_some());
         assert!(half(name).exists(), "{command} ended before it could be ended");
         signal(child.id().into(), libc::SIGINT);
         assert!(!child.wait().unwrap().success());

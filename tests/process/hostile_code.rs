@@ -1,4 +1,4 @@
-//! Repeats attacks on the server, each in a server of its own for a working project. Afterwards,
+//! Repeats attacks on the server. Each runs in a separate server for a working project. Afterwards,
 //! the server must answer as before, or report Lisp's death with a reason and restart it.
 //!
 //! Races are repeated as often as the original fault needed to appear, and twenty times as often in
@@ -35,10 +35,10 @@ fn expected() -> Vec<(String, u64, u64)> {
     USES.map(|(file, line, column)| (file.to_owned(), line, column)).to_vec()
 }
 
-/// The time in which Lisp must have restarted and repeated its loads.
+/// The time limit for Lisp to restart and repeat its loads.
 const BACK: Duration = Duration::from_secs(60);
 
-/// The file in a world's folder with its servers' standard error.
+/// The file with the standard error of a world's servers, in the world's folder.
 const SAID: &str = "said";
 
 /// A server that has loaded a working project.
@@ -95,7 +95,7 @@ impl World {
         self.client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }));
     }
 
-    /// Lists the files of the cache whose names have this ending.
+    /// Lists the files in the cache with names that end in `end`.
     fn cached(&self, end: &str) -> Vec<PathBuf> {
         let mut folders = vec![self.folder.join("cache")];
         let mut found = Vec::new();
@@ -516,7 +516,7 @@ fn hostile_code_does_no_lasting_harm() {
     assert_eq!(*failed.lock().unwrap(), [""; 0], "see the panics above");
 }
 
-/// Repeats an attack in a server of its own. Returns whether Lisp died.
+/// Repeats an attack in a separate server. Returns whether Lisp died.
 fn rerun(what: &str, act: fn(&mut World)) -> bool {
     let mut world = World::new(what);
     let outcome = catch_unwind(AssertUnwindSafe(|| {

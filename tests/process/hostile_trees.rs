@@ -1,4 +1,4 @@
-//! Tests of projects with odd files, which anybody may have put there. Reading questions are
+//! Tests of projects with odd files, which may come from untrusted people. Reading questions are
 //! answered quickly, with little memory, and start no program.
 
 use std::fs::{self, File};
@@ -81,7 +81,7 @@ const NAMES: [&str; 14] = [
     "a/x.lisp", "systems.csv", "systems/lib-1.0/x.asd", "quicklisp/setup.lisp", "x",
     "a\u{1b}]0;x\u{7}\u{202e}\nb.asd",
 ];
-/// Files that made version 0.2.0 hang or fill memory, and similar ones.
+/// Files that made version 0.2.0 hang or fill memory, and similar files.
 const FOUND: [(&str, usize); 16] = [
     ("x.asd", 0),
     ("x.lisp", 0),

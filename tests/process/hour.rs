@@ -22,13 +22,13 @@ const LISTENS: Duration = Duration::from_secs(2);
 /// The time after which a restart counts as failed.
 const RESTARTED: Duration = Duration::from_secs(90);
 
-/// The person's last compilations that have begun and ended.
+/// The numbers of the person's last compilation that has begun, and of the last that has ended.
 #[derive(Default)]
 struct Turns {
     begun: AtomicU64,
     ended: AtomicU64,
     over: AtomicBool,
-    /// The number of answers that were compared with them.
+    /// The number of answers compared with compilations.
     compared: AtomicU64,
 }
 

@@ -155,7 +155,7 @@ impl Server {
     }
 
     fn connect(&self) -> Box<dyn Duplex> {
-        // A reader fails rather than hang.
+        // A read fails instead of hanging.
         let patience = Some(Duration::from_secs(900));
         match &self.address {
             Address::Port(port) => {
@@ -429,7 +429,7 @@ fn unauthorized_requests_are_refused_and_block_nobody() {
     let chunked = [("Transfer-Encoding", "chunked"), ("Content-Length", ""), session.headers()[0]];
     let pieces = format!("100000\r\n{}\r\n", " ".repeat(1 << 20)).repeat(5) + "0\r\n\r\n";
     assert_eq!(server.send("POST", &chunked, pieces.as_bytes()).status, 413);
-    // Headers that are not those of the body.
+    // Headers that contradict the body.
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}
     });
@@ -634,7 +634,7 @@ fn shutdown_waits_for_answers_but_not_streams() {
     assert!(short.starts_with(":SLEPT"), "{short}");
     let token = server.token.clone();
     let folder = server.end_again();
-    // The token of an address is kept in one file.
+    // The token of an address is stored in one file.
     let files: Vec<_> = std::fs::read_dir(folder.0.join("cache/http")).unwrap().flatten().collect();
     assert_eq!(files.len(), 1);
     assert_eq!(std::fs::read_to_string(files[0].path()).unwrap().trim(), token.unwrap());

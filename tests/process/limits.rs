@@ -40,7 +40,7 @@ fn copied(folder: &Folder) -> String {
     path.display().to_string()
 }
 
-/// Returns whether the program answered. If not, it must exit with 3 and an error of its own.
+/// Returns whether the program answered. If not, it must exit with 3 and an error of steelbank.
 fn has_answered(what: &str, output: &Output) -> bool {
     let (text, errors, code) = outcome(output);
     assert_eq!(output.status.signal(), None, "{what}: {errors}");

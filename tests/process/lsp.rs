@@ -42,7 +42,7 @@ pub(crate) struct Editor {
     /// Folders that are removed with the editor.
     kept: Vec<tempfile::TempDir>,
     encoding: PositionEncoding,
-    /// Messages of the server that are no awaited responses.
+    /// Messages of the server other than awaited responses.
     pub(crate) told: Vec<Value>,
 }
 
@@ -793,7 +793,7 @@ fn loadable(text: &str, random: &mut impl FnMut(usize) -> usize) -> String {
     changed
 }
 
-/// Returns a server's tokens and places in the forms of `text` that `known` has, too.
+/// Returns a server's tokens and places in those forms of `text` that are also in `known`.
 fn told_of(editor: &mut Editor, name: &str, text: &str, known: &str) -> Vec<String> {
     let read = |text: &str| LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
     let (now, before) = (read(text), read(known));

@@ -1,4 +1,4 @@
-//! Tests that need a process of their own: they kill Lisp, configure a process, or watch one from
+//! Tests that need separate processes: they kill Lisp, configure a process, or watch one from
 //! outside.
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]

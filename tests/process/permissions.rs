@@ -14,7 +14,7 @@ use crate::client::Client;
 use crate::program::{Folder, Streams, ask, ends_well, initialized, on};
 use crate::texts::{expect_text, git, write_project};
 
-/// A project, a cache and a place for marks, in a folder of their own.
+/// A folder with a project, a cache and a place for marks.
 struct Place {
     folder: Folder,
     root: PathBuf,
@@ -81,7 +81,7 @@ fn local_macros_run_only_with_permission() {
     let answer = client.structured("macroexpand", json!({ "path": "new.lisp", "line": 1, "depth": "all" }));
     assert_eq!(answer["left"].as_array().map(Vec::len), Some(1), "{answer}");
     client.error("macroexpand", json!({ "path": "new.lisp", "line": 2, "depth": "all" }));
-    // Macros of SBCL and ASDF that evaluate what they are given.
+    // Macros of SBCL and ASDF that evaluate their arguments.
     for form in [
         format!("(defclass c () ((a :initform {trap})) (:metaclass structure-class))"),
         format!("(uiop:os-cond ({trap} 1))"),
@@ -498,7 +498,7 @@ fn cancelled_question_ends_git() {
     client.send(
         &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": call } }),
     );
-    // Git ends with its question.
+    // Cancelling the question ends Git.
     wait_while(|| Path::new("/proc").join(&process).exists());
     ends_well(child, client);
 }

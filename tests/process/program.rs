@@ -50,7 +50,7 @@ pub(crate) enum Streams {
     Pipes,
     /// One socket pair for each direction, as Node's hosts use.
     SocketPairs,
-    /// Socket pairs whose server ends are non-blocking.
+    /// Socket pairs with non-blocking ends on the server's side.
     NonBlocking,
 }
 

@@ -91,8 +91,8 @@ fn set_traps(project: &Path, home: &Path, sprung: &Path) {
     }
 }
 
-/// Returns values for an argument by its schema: normal ones, and traps that the Lisp reader would
-/// spring.
+/// Returns values for an argument by its schema: ordinary values, and traps that the Lisp reader
+/// would spring.
 fn values(name: &str, schema: &Value, sprung: &Path) -> Vec<Value> {
     let read = |what: &str| format!("#.{}", trap(sprung, &format!("argument-{what}-{name}")));
     if let Some(words) = schema["enum"].as_array() {

@@ -1,5 +1,5 @@
-//! Tests in which the system refuses requests of the program: it answers as before, or names the
-//! refused request.
+//! Tests of a system that refuses requests of the program: the program answers as before, or names
+//! the refused request.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::AsRawFd;
@@ -222,7 +222,7 @@ fn program_on_path_is_ignored() {
     assert!(core.contains("/proc/self/fd/"), "not from the snapshot: {core}");
 }
 
-/// Without /proc, the program cannot start from its own file, but from separate ones.
+/// Without /proc, the program cannot start from the single file, but from separate files.
 #[test]
 fn program_starts_without_proc_from_files() {
     let run = |home: Option<&str>| {

@@ -167,7 +167,7 @@ fn rename_outlives_its_call() {
         client.call("rename", json!({ "wait": number, "answer_within_seconds": 0 }))["isError"] != true
     });
     assert!(now() == text);
-    // So does the end of the connection.
+    // The end of the connection cancels the rename, too.
     running(&client.call("rename", order));
     ends_well(child, client);
     std::thread::sleep(Duration::from_secs(3));
@@ -303,7 +303,7 @@ fn renames_are_verified() {
     check_built_names(&bank);
 }
 
-/// Verifies renames whose effects no loaded code shows, and edits in files that are not loaded.
+/// Verifies renames with effects that no loaded code shows, and edits in files that are not loaded.
 #[test]
 fn file_with_stopped_load_is_skipped() {
     own_process!();

@@ -51,7 +51,7 @@ fn random_renames_verify_and_wrong_plans_fail() {
         renames::copy(library, &root);
         let others = libraries.iter().filter(|other| *other != library);
         let registry: String = others.map(|other| format!("{}//:", other.display())).collect();
-        // Some compile C into the folder where they find themselves.
+        // Some libraries write compiled C into their source folder.
         let mut child = command(NAME);
         let output = run(child.current_dir(&root).env(LIBRARY, &root).env("CL_SOURCE_REGISTRY", registry));
         let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();

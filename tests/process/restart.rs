@@ -118,7 +118,7 @@ fn restart_repeats_the_loads() {
     let restarted = &status["restarts"][0];
     assert_eq!(restarted["loaded_again"], json!(["good.lisp"]), "{status}");
     assert!(restarted["why"].as_str().is_some_and(|why| why.contains("on purpose")), "{status}");
-    // The session continues: the protocol's state is the same, and ids count on.
+    // The session continues: the client need not initialize again.
     assert!(client.text("who-calls", json!({ "name": "cl:mapcar" })).contains("REMEMBERED"));
     // If Lisp dies while a system loads, the error names the file.
     std::fs::write(
@@ -193,7 +193,7 @@ fn crash_loop_stops_and_the_index_still_answers() {
 }
 
 /// A form that ends Lisp, and whether concurrent questions are still answered. They are not if the
-/// form damages what they need. A way that costs only an answer is accepted too.
+/// form damages data that they need. A form that costs only an answer is accepted, too.
 #[derive(serde::Deserialize)]
 struct End {
     form: String,

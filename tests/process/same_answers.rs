@@ -61,7 +61,7 @@ fn without_process_state(value: &Value) -> Value {
     }
 }
 
-/// Begins a session in which the system is loaded.
+/// Begins a session and waits until its system is loaded.
 pub(crate) fn session(mut command: Command) -> (Child, Client) {
     command.stderr(Stdio::null());
     let (child, mut client) = initialized(command, Streams::Pipes);
@@ -69,7 +69,7 @@ pub(crate) fn session(mut command: Command) -> (Child, Client) {
     (child, client)
 }
 
-/// The answers of all tools that read, each with its question.
+/// Returns the answers of all reading tools, each with its question.
 pub(crate) fn answers(client: &mut Client, asked: &[Asked]) -> Vec<(String, Value)> {
     let mut said = Vec::new();
     for (tool, schema) in reading(client) {

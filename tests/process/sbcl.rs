@@ -1,5 +1,5 @@
-//! Tests of `--sbcl`, which selects another SBCL for a command and all its processes. The image
-//! here is made from the program's own SBCL. `cargo xtask full` tests another one.
+//! Tests of `--sbcl`, which selects another SBCL for a command and all its processes. This image is
+//! made from the built-in SBCL. `cargo xtask full` tests another SBCL.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -16,7 +16,7 @@ use crate::texts::expect_text;
 /// The code that returns the running core's path.
 const CORE: &str = "(sb-ext:native-namestring sb-ext:*core-pathname*)";
 
-/// Returns the version of the program's own SBCL.
+/// Returns the version of the built-in SBCL.
 fn version() -> String {
     let tree = Path::new(Installation::BUILT_SBCL).file_name().unwrap().to_str().unwrap();
     tree.split('-').nth(1).unwrap().to_owned()
@@ -39,7 +39,7 @@ fn asked(folder: &Path, arguments: &[&str]) -> (String, String, Option<i32>) {
     outcome(&steelbank(folder, arguments).output().unwrap())
 }
 
-/// Creates the cache in `folder`, with the source tree of the program's own SBCL.
+/// Creates the cache in `folder`, with the source tree of the built-in SBCL.
 fn cache(folder: &Path) {
     let (cache, tree) = (folder.join("cache"), Path::new(Installation::BUILT_SBCL));
     fs::create_dir(&cache).unwrap();
@@ -72,7 +72,7 @@ fn missing_image_is_refused_with_a_command() {
         fs::write(folder.join("cache/images").join(name).join("tree"), "sbcl-2.7.0-000000000000\n").unwrap();
     }
     expect_text("image of another build", &refused("2.7.0"));
-    // The program's own SBCL needs no image.
+    // The built-in SBCL needs no image.
     let (json, errors, code) = asked(&folder, &["--sbcl", &own, "doctor", "--json"]);
     assert_eq!(code, Some(0), "{errors}");
     let report: Value = serde_json::from_str(&json).unwrap();
@@ -97,7 +97,7 @@ fn all_processes_start_the_image() {
         text
     };
 
-    // The first start builds the same index as the program's own build.
+    // The first start builds the same index as the program's build.
     let report: Value = serde_json::from_str(&ask(&["doctor", "--json"])).unwrap();
     assert!(report["core"].as_str().unwrap().starts_with(&core), "{report}");
     assert_eq!(report["sbcl_images"], json!([own]));

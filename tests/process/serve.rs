@@ -32,7 +32,7 @@ fn file_of_requests_is_answered() {
             "name": "describe-symbol", "arguments": { "name": "cl:car" } } }),
     ];
     let path = std::env::temp_dir().join(format!("steelbank-requests-{}", std::process::id()));
-    // The last line has no end.
+    // The last line has no newline.
     std::fs::write(&path, lines.map(|line| line.to_string()).join("\n")).unwrap();
     let file = std::fs::File::open(&path).unwrap();
     std::fs::remove_file(&path).unwrap();

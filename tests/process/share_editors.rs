@@ -38,7 +38,7 @@ fn heard(editor: &mut Editor) -> String {
     }
 }
 
-/// A project whose second file uses the first one's functions.
+/// A project of two files. The second one uses the first one's functions.
 fn used_project(name: &str) -> (Folder, String) {
     let folder = project(name);
     let asd = "(defsystem \"shop\" :serial t :components ((:file \"shop\") (:file \"uses\")))";
@@ -85,7 +85,7 @@ fn editors_share_lisp_but_not_texts() {
     let listed = listed.map(|(name, kind)| (name.to_owned(), kind.to_owned()));
     assert_eq!(clients(&mut agent.1), listed);
 
-    // Each editor has its own text of a file. Agents get the places of the files on disk.
+    // Each editor has its own text of a file. Agents get the places in the files on disk.
     let of_disk = places(&mut agent.1);
     assert_eq!(of_disk.0[0]["line"], 2, "{of_disk:?}");
     let (ones, twos) = (format!("; 𝒳\n\n{shop}"), shop.replacen('\n', "\n\n\n\n; more\n", 1));
@@ -127,7 +127,7 @@ fn editors_share_lisp_but_not_texts() {
     });
     assert_eq!(told(&mut two, &twos), of_two);
 
-    // All clients see what one of them loads. A restart needs `force` and lists the clients.
+    // Code that one client loads is visible to all. A restart needs `force` and lists the clients.
     fs::write(folder.0.join("project/more.lisp"), "(defun cl-user::more (x) \"More\" x)\n").unwrap();
     let load = json!({ "command": "steelbank.loadFile", "arguments": [{ "path": "more.lisp" }] });
     one.ask("workspace/executeCommand", load);
@@ -167,7 +167,7 @@ fn editors_share_lisp_but_not_texts() {
         }
         other.1.response(called);
         agent.1.response(ending);
-        wait_until("Lisp is there again", || {
+        wait_until("Lisp does not restart", || {
             agent.1.status()["restarts"].as_array().is_some_and(|all| all.len() == round + 1)
         });
         wait_while(|| agent.1.status()["loading"] == true);
@@ -217,7 +217,7 @@ fn editors_wait_for_a_running_load() {
     let uses = "(in-package :cl-user)\n(defun uses (list) (later list))\n";
     fs::write(root.join("uses.lisp"), uses).unwrap();
     let mut one = editor(&folder, "One", &[]);
-    wait_until("the load begins", || folder.0.join("loads").exists());
+    wait_until("the load does not begin", || folder.0.join("loads").exists());
     let mut two = editor(&folder, "Two", &["--no-compile"]);
     // Meanwhile, it answers.
     two.open("uses.lisp", uses);

@@ -182,7 +182,7 @@ fn write(root: &Path, name: &str, text: &str) {
     fs::write(root.join(name), text).unwrap();
 }
 
-/// Writes a project that uses two libraries and one of its own.
+/// Writes a project that uses two external libraries and a third in the project.
 fn write_project(root: &Path) {
     fs::create_dir_all(root.join("lib")).unwrap();
     write(root, "init.lisp", "(push :first-init *features*)\n");
@@ -424,8 +424,8 @@ fn obstacles_to_a_snapshot_are_named() {
     }
 }
 
-/// Freed foreign memory does not prevent a snapshot. A process that starts from one has C's own
-/// functions.
+/// Freed foreign memory does not prevent a snapshot. A process that starts from a snapshot uses C's
+/// original functions.
 #[test]
 fn freed_foreign_memory_is_no_obstacle() {
     let folder = Folder::new("snapshot-memory");
@@ -494,7 +494,7 @@ fn auto_makes_snapshots_and_remembers_refusals() {
     let ask = || run(&root, &cache, &["--system", "auto", "who-calls", "cl-user::before"]);
     let answer = ask();
     run(&other, &cache, &["--system", "auto", "describe-symbol", "cl-user::other"]);
-    wait_until("the part before, the refusal, and the other project's", || {
+    wait_until("a snapshot or the refusal is missing", || {
         let (all, lisp) = copies(&cache);
         assert!(lisp <= 1, "one makes a snapshot at a time");
         // Ask again: on a busy machine, snapshot writers may stop early because of their low
@@ -505,7 +505,7 @@ fn auto_makes_snapshots_and_remembers_refusals() {
         }
         kept(&cache).len() == 3
     });
-    wait_until("makers end", || copies(&cache).0 == 0);
+    wait_until("snapshot writers still run", || copies(&cache).0 == 0);
     let of = |project: &Path| {
         let (listed, project) = (run(&root, &cache, &["cache"]), project.display().to_string());
         listed.lines().filter(|line| line.contains(&project)).count()
@@ -517,21 +517,21 @@ fn auto_makes_snapshots_and_remembers_refusals() {
     assert_eq!(ask(), answer);
     assert_eq!(copies(&cache).0, 0, "a refused snapshot was tried again without a change");
 
-    // It is tried again when the code has changed.
+    // After a change of the code, a snapshot is tried again.
     std::thread::sleep(Duration::from_millis(1100));
     write(&root, "keeper.lisp", text);
     assert_eq!(ask(), answer);
-    wait_until("the whole", || {
+    wait_until("there is no complete snapshot", || {
         if copies(&cache).0 == 0 {
             ask();
         }
         kept(&cache).iter().all(|path| path.extension().is_none())
     });
-    wait_until("makers end", || copies(&cache).0 == 0);
+    wait_until("snapshot writers still run", || copies(&cache).0 == 0);
     assert!(!reports(&status()));
     assert_eq!((of(&root), of(&other)), (2, 1));
     assert_eq!(ask(), answer);
-    assert_eq!(copies(&cache).0, 0, "all are there");
+    assert_eq!(copies(&cache).0, 0, "a snapshot was created again without a change");
 }
 
 /// After an edit of a small project, no snapshot is made until the loads have taken as long as
@@ -542,7 +542,7 @@ fn snapshot_is_renewed_when_it_pays() {
     let root = folder.canonicalize().unwrap().join("project");
     fs::create_dir_all(&root).unwrap();
     write(&root, "small.asd", "(defsystem \"small\" :components ((:file \"small\")))");
-    // Two loads are as much as saving.
+    // Two loads take as long as saving.
     let text = |number: u32| {
         format!(
             "(defun cl-user::small-{number} (x) (cl-user::small x))\n(defun cl-user::small (x) x)\n(sleep 1.1)\n"
@@ -561,7 +561,7 @@ fn snapshot_is_renewed_when_it_pays() {
     assert_eq!((copies(&cache).0, kept(&cache)), (0, before.clone()), "one load costs less than saving");
     ask();
     assert_eq!(copies(&cache).0, 1, "two cost as much");
-    wait_until("it was not saved anew", || copies(&cache).0 == 0 && kept(&cache) != before);
+    wait_until("no new snapshot was saved", || copies(&cache).0 == 0 && kept(&cache) != before);
     assert_eq!(kept(&cache).len(), 1);
 }
 
@@ -580,7 +580,7 @@ fn damaged_snapshot_is_replaced() {
     assert!(answer.contains("USER") && snapshots().is_empty());
     // The snapshot is made in the background when no file changes.
     assert_eq!(ask(), answer);
-    wait_until("none was made", || snapshots().len() == 1);
+    wait_until("no snapshot was created", || snapshots().len() == 1);
     assert_eq!(ask(), answer);
     // The snapshot's index has the places in SBCL's sources, which are not installed.
     let definition = run(&["find-definition", "cl:mapcar"]);
@@ -597,7 +597,7 @@ fn damaged_snapshot_is_replaced() {
         fs::write(&path, &bytes).unwrap();
         assert_eq!(ask(), answer, "{part}");
         // The process that made the last snapshot may still hold the lock.
-        wait_until("it was not made again", || {
+        wait_until("the snapshot was not created again", || {
             ask() == answer && snapshots() != before && snapshots().len() == 1
         });
         if part != "core" {
@@ -609,7 +609,7 @@ fn damaged_snapshot_is_replaced() {
         fs::File::options().write(true).open(&path).unwrap().set_len(length / 2).unwrap();
         assert_eq!(ask(), answer, "{part}, cut");
         // The process that made the last snapshot may still hold the lock.
-        wait_until("it was not made again", || {
+        wait_until("the snapshot was not created again", || {
             ask() == answer && snapshots() != before && snapshots().len() == 1
         });
     }

@@ -17,7 +17,7 @@ use crate::texts::expect_text;
 /// The path of Debian's cl-swank, where ASDF finds it.
 const SWANK: &str = "/usr/share/common-lisp/source/slime/swank.asd";
 
-/// The environment in which ASDF finds only the project's systems.
+/// An environment that lets ASDF find only the project's systems.
 const NOTHING_INSTALLED: (&str, &str) =
     ("CL_SOURCE_REGISTRY", "(:source-registry :ignore-inherited-configuration)");
 
@@ -114,7 +114,7 @@ impl Editor {
         self.begin(&format!("(cl:eval (cl:read-from-string \"{abort}\"))"), "CL-USER").unwrap();
     }
 
-    /// Waits for an event with `words` in it.
+    /// Waits for an event that contains `words`.
     fn hears(&mut self, words: &str) {
         while !self.events.iter().any(|event| event.contains(words)) {
             let event = self.read().unwrap();

@@ -27,7 +27,7 @@ pub(crate) fn trace(
     body: impl FnOnce() -> bool,
     mut decide: impl FnMut(&Stop) -> Fate,
 ) -> (ExitStatus, usize) {
-    // SAFETY: the child runs `body`, which asks nothing of the threads that it lacks, and ends
+    // SAFETY: the child runs `body`, which does not depend on threads of the parent, and ends
     // without unwinding.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);

@@ -33,7 +33,7 @@ pub(crate) enum Class {
     Narrow,
     /// Renamed at every token of the symbol, without a caution.
     Symbol,
-    /// Renamed at every token of the symbol, with cautions about what may break.
+    /// Renamed at every token of the symbol, with cautions about code that may break.
     Cautioned,
     /// Not renamed alone: the name is derived from another one.
     Made,
@@ -52,7 +52,7 @@ pub(crate) struct Table {
     pub(crate) reasons: BTreeMap<String, usize>,
     /// The number of edits in the plans of the first two classes.
     pub(crate) edits: usize,
-    /// The number of names whose edits overlap those of another rename.
+    /// The number of names with edits that overlap those of another rename.
     pub(crate) overlapping: usize,
 }
 
@@ -236,7 +236,7 @@ pub(crate) fn rename_all(bank: &Steelbank, names: &[String], copy: &Path) -> Tab
     table
 }
 
-/// Selects the names whose renames have only cautions about derived names or slots.
+/// Selects the names with renames that have only cautions about derived names or slots.
 pub(crate) fn cautioned(bank: &Steelbank, names: &[String]) -> Vec<String> {
     let warns = |name: &&String| {
         let request = RenameRequest::new(name.as_str(), renamed(name));

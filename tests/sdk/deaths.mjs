@@ -1,5 +1,6 @@
-// The official SDK's client keeps eight requests in flight while Lisp is ended in each of the ways of ends.json: every request
-// gets one answer, and the one to its question. Arguments: the program, the file of the ways, an empty folder.
+// The official SDK's client keeps eight requests in flight while Lisp is ended in each way that
+// ends.json lists. Every request must get exactly one answer, to its question. Arguments: the
+// program, ends.json, an empty folder.
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -28,10 +29,10 @@ const transport = new StdioClientTransport({
   stderr: "ignore",
 });
 const client = new Client({ name: "deaths", version: "1" });
-// What the SDK cannot match to a request, and what is no message, comes here.
+// Called for responses that match no request, and for input that is no message.
 client.onerror = (error) => check("the client's own error", false, error);
 
-/** How many answers each id has had. */
+/** The number of answers to each id. */
 const answers = new Map();
 await client.connect(transport);
 const pid = transport.pid;
@@ -48,10 +49,10 @@ transport.send = (message, ...rest) => {
   if (message.id !== undefined && message.method !== undefined) sent.add(message.id);
   return send(message, ...rest);
 };
-// With the tools' schemas, the client checks each structured answer.
+// Once it has the tools' schemas, the client checks each structured answer.
 await client.listTools();
 
-/** The text that a tool answers, what it notes beside it, and whether it failed. */
+/** Returns the text of a tool's answer, its additional notes, and whether it is an error. */
 async function call(name, args) {
   try {
     const result = await client.callTool({ name, arguments: args }, undefined, options);
@@ -74,7 +75,7 @@ async function restarts() {
   return result?.structuredContent?.restarts?.at(-1)?.number ?? 0;
 }
 
-/** Questions, each with what its own answer matches and no other's does: until it is loaded again, an answer says that. */
+/** Questions, each with a pattern that only its answer matches, or an answer that reports the load. */
 const questions = [
   ["describe-symbol", { name: "cl:car" }, /^COMMON-LISP::CAR \[FUNCTION\]/],
   ["describe-symbol", { name: "cl:cdr" }, /^COMMON-LISP::CDR \[FUNCTION\]/],
@@ -106,7 +107,7 @@ for (const [number, { form, spared, ends = false }] of ways.entries()) {
     died ||= answer.text.includes("Lisp has died") || answer.error !== undefined;
     check(`${form}: load-file`, answer.failed || answer.text.includes(`end-${number}.lisp`), answer.text);
   });
-  // Seven more, each asked again as soon as it is answered.
+  // Seven more requests, each repeated as soon as it is answered.
   const asking = questions.map(async ([name, args, wanted]) => {
     do {
       const { text, notes = "", failed, error } = await call(name, args);
@@ -121,7 +122,7 @@ for (const [number, { form, spared, ends = false }] of ways.entries()) {
     deaths += 1;
     await until(`${form}: Lisp is started again`, async () => (await restarts()) > before);
   }
-  // A clean image: what cost only an answer is over, and deaths do not count any more.
+  // Restart with a clean image, which also resets the count of deaths.
   const clean = await restarts();
   await call("restart-lisp", {});
   await until("a clean image", async () => (await restarts()) > clean);

@@ -1,5 +1,5 @@
-//! Test data as text: a project in one file, a Git repository, and expected texts in files beside
-//! the tests.
+//! Test data as text: a project in one file, a Git repository, and expected texts in files in the
+//! folders of the tests.
 //!
 //! `STEELBANK_BLESS=1` writes expected texts instead of comparing them. Read the diff before you
 //! commit it.

@@ -1,4 +1,4 @@
-;;; Names that are several things, and places that look like uses.
+;;; Names with several definitions, and positions that only look like uses.
 (in-package :torture)
 
 (defmacro -> (x &rest forms)

@@ -1,4 +1,4 @@
-;;; Classes, conditions, structures, types, slots: mostly what the compiler does not record.
+;;; Classes, conditions, structures, types and slots. The compiler records few of their uses.
 (in-package :torture)
 
 (deftype small () '(integer 0 9))

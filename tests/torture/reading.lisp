@@ -1,4 +1,4 @@
-;;; What the reader makes of the text: (exported 0) in a comment is no use.
+;;; Text and how the reader treats it: (exported 0) in a comment is no use.
 (in-package :torture)
 
 (defun exported (x) "Not a use: (exported 1)." x)

@@ -1,4 +1,4 @@
-;;; Code outside of functions, of which SBCL keeps no record.
+;;; Code outside of functions; SBCL does not record its uses.
 (in-package :torture)
 
 (target 1)

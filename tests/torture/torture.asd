@@ -1,4 +1,4 @@
-;;;; One system with a file for every rule about positions. tests/it/positions.rs asks, goldens.txt has what must be found.
+;;;; A system with a file for each rule about positions; goldens.txt has the expected positions.
 
 (defpackage :torture-system
   (:use :common-lisp))

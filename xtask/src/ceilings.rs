@@ -1,7 +1,9 @@
-//! The ceilings that `cargo xtask lint` holds: the product's size and the patterns that plain prose avoids.
+//! The ceilings that `cargo xtask lint` enforces: limits for the product's size and for patterns
+//! that plain prose avoids.
 //!
-//! `xtask/ceilings.txt` is the one list of them, a line `NAME = FIGURE` each. A change may lower a figure. It may raise only
-//! `product-lines`, and only with a bullet in CHANGELOG.md that names the new figure and what it bought.
+//! `xtask/ceilings.txt` lists them, a line `NAME = FIGURE` each. A change may lower a figure. It
+//! may raise only `product-lines`, and only with a bullet in CHANGELOG.md that names the new figure
+//! and its benefit.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -18,14 +20,14 @@ pub(crate) fn read() -> Result<Ceilings, String> {
     let text = std::fs::read_to_string(root().join(FILE)).map_err(|error| format!("{FILE}: {error}"))?;
     let now = parse(&text)?;
     for commit in git(&["log", "--format=%H", "--", FILE])?.lines() {
-        // A shallow clone names commits whose files it lacks.
+        // A shallow clone lists commits without their files.
         let Ok(before) = git(&["show", &format!("{commit}:{FILE}")]) else { continue };
         for (name, before) in parse(&before)? {
             let Some(&figure) = now.get(&name).filter(|figure| **figure > before) else { continue };
             if name != "product-lines" || !is_in_changelog(figure)? {
                 return Err(format!(
-                    "{FILE}: {name} rose from {before} to {figure}; ceilings only fall. product-lines may rise if a \
-                     bullet of CHANGELOG.md names {figure} product lines and what they bought"
+                    "{FILE}: {name} rose from {before} to {figure}; ceilings may only fall. product-lines may rise if a \
+                     bullet in CHANGELOG.md contains \"{figure} product lines\" and the reason"
                 ));
             }
         }
@@ -49,7 +51,7 @@ fn is_in_changelog(figure: f64) -> Result<bool, String> {
     Ok(text.lines().any(|line| line.contains(&format!("{figure} product lines"))))
 }
 
-/// Writes a number with a comma after each three digits.
+/// Formats a number with a comma before each group of three digits.
 pub(crate) fn thousands(number: usize) -> String {
     match number {
         0..1000 => number.to_string(),

@@ -16,8 +16,8 @@ const NOTICES: &str = "vendor-notes/licenses.txt";
 const NAMES: [&str; 5] = ["license", "licence", "copying", "notice", "unlicense"];
 
 const HEAD: &str = "\
-steelbank is licensed under MIT or Apache-2.0, as you like. What is linked into it is by others, whose notices follow:
-a list of what it is, then each text once, with the names of those it is of.
+steelbank is licensed under MIT or Apache-2.0, at your option. These libraries by others are linked into it. Each licence
+or notice follows once, with the names of the libraries that it applies to.
 ";
 
 /// Writes the notices.
@@ -96,12 +96,13 @@ fn read(path: &Path) -> Result<String, String> {
     Ok(lines.join("\n"))
 }
 
-/// Lists the packages that are linked into the program on this platform, without our own crates.
+/// Lists the packages that are linked into the program on this platform, without this project's
+/// crates.
 fn linked() -> Result<BTreeSet<Package>, String> {
-    // cargo metadata also includes packages that only tests use; hence cargo tree.
+    // Use cargo tree, because cargo metadata also includes packages that only tests use.
     let tree =
         cargo().args(["tree", "--locked", "-p", "steelbank", "-e", "normal", "--prefix", "none"]).output();
-    let tree = tree.map_err(|error| format!("cargo tree: {error}"))?;
+    let tree = tree.map_err(|error| format!("cannot run cargo tree: {error}"))?;
     if !tree.status.success() {
         return Err(format!("cargo tree failed: {}", String::from_utf8_lossy(&tree.stderr)));
     }
@@ -114,7 +115,7 @@ fn linked() -> Result<BTreeSet<Package>, String> {
     command.args([
         "metadata", "--format-version", "1", "--locked", "--filter-platform", "x86_64-unknown-linux-gnu",
     ]);
-    let output = command.output().map_err(|error| format!("cargo metadata: {error}"))?;
+    let output = command.output().map_err(|error| format!("cannot run cargo metadata: {error}"))?;
     if !output.status.success() {
         return Err(format!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr)));
     }
@@ -135,7 +136,7 @@ fn linked() -> Result<BTreeSet<Package>, String> {
         if !seen.insert(id.clone()) {
             continue;
         }
-        let package = packages.get(&id).ok_or_else(|| format!("cargo metadata does not know {id}"))?;
+        let package = packages.get(&id).ok_or_else(|| format!("cargo metadata has no package {id}"))?;
         if !package["source"].is_null() {
             let manifest = PathBuf::from(text(package, "manifest_path"));
             found.insert(Package {
@@ -161,7 +162,7 @@ pub(crate) fn sbcl_tree() -> Result<PathBuf, String> {
         .args(["bootstrap", "--print-path"])
         .current_dir(root())
         .output()
-        .map_err(|error| format!("bootstrap: {error}"))?;
+        .map_err(|error| format!("cannot run bootstrap: {error}"))?;
     match output.status.success() {
         true => Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())),
         false => Err("SBCL is not built yet; run ./bootstrap first".to_owned()),

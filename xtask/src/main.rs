@@ -1,5 +1,6 @@
-//! `cargo xtask check`: those checks of a change that take minutes. `.ci/run` is what a change must pass; it runs these
-//! steps too. `cargo xtask full` takes hours: each test that has a long form runs in it, and a table says what came of each.
+//! `cargo xtask check` runs those checks of a change that take minutes. `.ci/run` runs all checks
+//! that a change must pass, including these. `cargo xtask full` takes hours: it runs every test in
+//! its long form, and prints a table of the outcomes.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -16,23 +17,25 @@ use std::time::Instant;
 
 const USAGE: &str = "Usage: cargo xtask check | lint | full | size | prose [--list] | licenses | dist [--program FILE] [--previous FILE] | twice
 
-  check  lint, the unit tests of all crates, the architecture, and the Lisp half in a plain SBCL
-  lint   formatting, clippy, documentation, what features bring in, the least version of Rust, licences
-  size   counts the lines of the product beside their ceiling
-  prose  counts the patterns that CONTRIBUTING.md's writing rules avoid, beside their ceilings; --list prints each place
-  licenses  writes the notices of what is linked, which `steelbank licenses` prints
-  dist   packs the release build as what is published, in target/dist/packages, and tries it; --program names one that is built
-         already, --previous the last release's, to see that both understand one cache
-  twice  builds this commit's program for that in two checkouts, and compares: all but SBCL's core is equal
-  full   check, and all that can be as long as one likes, in its long form: tests (STEELBANK_FULL), bootstrap, another SBCL, clients
-         that are not ours, the renames of 75 libraries, fuzzing, an hour of soak, an hour of agents and a person
-         (STEELBANK_MINUTES: another length), dist, twice. Goes on after a failure, and ends with a table
+  check     runs lint, the unit tests of all crates, the architecture test, and the Lisp tests in a plain SBCL
+  lint      checks formatting, size, prose, clippy, documentation, dependencies of features, the minimum Rust version, licences
+  size      counts the product's lines and compares the number with its ceiling
+  prose     counts the patterns that CONTRIBUTING.md's writing rules avoid and compares the counts with their ceilings;
+            --list prints each place
+  licenses  writes the notices of linked libraries, which `steelbank licenses` prints
+  dist      creates the release packages in target/dist/packages and tests them; --program packs a program that is already
+            built; --previous checks that the last release's program and this one can use the same cache
+  twice     builds the released program in two checkouts of this commit and checks that they differ only in SBCL's core
+  full      runs check and the long form of every test: tests (STEELBANK_FULL), bootstrap, another SBCL, clients of others,
+            the renames of 75 libraries, fuzzing, an hour of soak, an hour of agents and a person (STEELBANK_MINUTES sets
+            another duration), dist, twice. Continues after a failure, and ends with a table
 ";
 
-/// Crates that a Rust program which uses the library alone must not compile.
+/// Crates that must not be compiled for a Rust program that uses only the library.
 const NOT_IN_THE_LIBRARY: [&str; 5] = ["tree-sitter", "clap", "rmcp", "tokio", "notify"];
 
-/// What came of a step: passed, or the reason why it was left out; or what is wrong.
+/// The outcome of a step: passed, or the reason why the step was skipped. The error is the message
+/// of a failed step.
 type Outcome = Result<Passed, String>;
 
 enum Passed {
@@ -41,7 +44,7 @@ enum Passed {
 }
 use Passed::{LeftOut, Whole};
 
-/// A name for the table, and what to do.
+/// A step's name in the table, and its function.
 type Step = (&'static str, fn() -> Outcome);
 
 const LINT: &[Step] = &[
@@ -50,8 +53,8 @@ const LINT: &[Step] = &[
     ("prose", || prose::prose(false)),
     ("clippy", clippy),
     ("documentation", documentation),
-    ("the library alone", features),
-    ("the least version of Rust", least_rust),
+    ("the library without features", features),
+    ("minimum version of Rust", least_rust),
     ("licences, duplicates, sources", licences),
     ("notices", licenses::check),
     ("arm64", arm64),
@@ -60,28 +63,29 @@ const LINT: &[Step] = &[
 const CHECK: &[Step] =
     &[("unit tests, architecture", unit_tests), ("the Lisp half", || script("tests/lisp.sh"))];
 
-/// Those of `cargo xtask full` alone. What needs the release build comes after it.
+/// The steps that only `cargo xtask full` runs. Steps that need the release build come after the
+/// step that builds it.
 const LONG: &[Step] = &[
-    ("bootstrap's script", || script("tests/bootstrap.sh")),
+    ("bootstrap script", || script("tests/bootstrap.sh")),
     ("all tests, in their long form", long_tests),
     ("the release build", || run(cargo().args(["build", "--release", "--bin", "steelbank"]))),
     ("another SBCL", other_sbcl),
-    ("an MCP client that is not ours", || script("tests/inspector.sh")),
+    ("a third-party MCP client", || script("tests/inspector.sh")),
     ("the official conformance suite", conformance),
     ("the official SDK's client", || script("tests/sdk.sh")),
     ("editors and their clients", || script("tests/editors/run.sh")),
-    ("the site in a browser", || script("tests/site.sh")),
+    ("the website in a browser", || script("tests/site.sh")),
     ("renames of 75 libraries", held_out),
     ("fuzzing", fuzzing),
-    ("an hour of everything at once", soak),
+    ("an hour of soak", soak),
     ("an hour of agents and a person", hour),
     ("crates, and the library built from them", crates),
     DIST,
     TWICE,
 ];
 
-const DIST: Step = ("what is published", || dist::dist().map(|()| Whole));
-const TWICE: Step = ("two builds of it", || dist::twice().map(|()| Whole));
+const DIST: Step = ("release packages", || dist::dist().map(|()| Whole));
+const TWICE: Step = ("reproducible build", || dist::twice().map(|()| Whole));
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -123,7 +127,7 @@ fn main() -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// The repository.
+/// Returns the repository's root folder.
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
@@ -161,11 +165,12 @@ fn documentation() -> Outcome {
     run(cargo().args(arguments).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Checks that the library alone compiles, and brings in neither a grammar nor what the server needs.
+/// Checks that the library without features compiles, and that it depends on no grammar and on none
+/// of the server's crates.
 fn features() -> Outcome {
     run(cargo().args(["check", "-q", "-p", "steelbank", "--no-default-features"]))?;
     let arguments = ["tree", "-p", "steelbank", "-e", "features,normal", "--no-default-features"];
-    let output = cargo().args(arguments).output().map_err(|error| format!("cargo tree: {error}"))?;
+    let output = cargo().args(arguments).output().map_err(|error| format!("cannot run cargo: {error}"))?;
     let tree = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         return Err(format!("cargo tree failed: {}", String::from_utf8_lossy(&output.stderr)));
@@ -176,7 +181,8 @@ fn features() -> Outcome {
     }
 }
 
-/// Checks the version of Rust that the manifests promise, where rustup has it.
+/// Compiles with the minimum version of Rust that the manifests declare, if rustup has installed
+/// it.
 fn least_rust() -> Outcome {
     let manifest = std::fs::read_to_string(root().join("Cargo.toml")).map_err(|error| error.to_string())?;
     let version = manifest
@@ -194,7 +200,7 @@ fn least_rust() -> Outcome {
     command
         .args(["run", version, "cargo", "check", "-q", "--workspace", "--all-targets"])
         .current_dir(root());
-    // Cargo has told this process which compiler it runs.
+    // Remove the variables that cargo has set, because they select this process's compiler.
     for name in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN"] {
         command.env_remove(name);
     }
@@ -209,7 +215,8 @@ fn licences() -> Outcome {
     run(cargo().args(["deny", "check", "bans", "licenses", "sources"]))
 }
 
-/// Tries `--sbcl` with another SBCL: of the source that STEELBANK_OTHER_SBCL names, or what apt has of a later suite.
+/// Tests `--sbcl` with another SBCL: the sources that STEELBANK_OTHER_SBCL names, or else those of
+/// a later Debian release.
 fn other_sbcl() -> Outcome {
     run(Command::new("sh")
         .arg("tests/other-sbcl.sh")
@@ -217,8 +224,8 @@ fn other_sbcl() -> Outcome {
         .current_dir(root()))
 }
 
-/// Checks for arm64 what compiles without an SBCL of that machine: the crates below the product, and the shim. The headers of
-/// SBCL's runtime are this machine's.
+/// Checks, for arm64, the code that compiles without an SBCL for arm64: the lower crates, and the C
+/// shim. The headers of SBCL's runtime are those of this machine.
 fn arm64() -> Outcome {
     const TARGET: &str = "aarch64-unknown-linux-gnu";
     const GCC: &str = "aarch64-linux-gnu-gcc";
@@ -243,7 +250,7 @@ fn arm64() -> Outcome {
         gcc
     };
     run(compile().args(["shim/steelbank.c", "shim/memory.c", "shim/children.c"]))?;
-    // As sys/build.rs: this part alone is compiled with SBCL's own headers.
+    // As in sys/build.rs, only this file is compiled with SBCL's headers.
     run(compile().args(["-Ishim/absent", "-isystem"]).arg(runtime).arg("shim/faults.c"))
 }
 
@@ -261,7 +268,8 @@ fn long_tests() -> Outcome {
     run(cargo().arg("test").env("STEELBANK_FULL", "1").env("PROPTEST_CASES", "20000"))
 }
 
-/// Renames all names of libraries on which no rule was made; the benchmark prints the figures of docs/evidence.md.
+/// Renames all names in libraries that were not used to develop the rules. The benchmark prints the
+/// figures in docs/evidence.md.
 fn held_out() -> Outcome {
     if !succeeds("apt-get", &["--version"]) {
         return Ok(LeftOut("the libraries are Debian's, and there is no apt-get".to_owned()));
@@ -284,7 +292,7 @@ fn fuzzing() -> Outcome {
         let name = path.file_stem().unwrap_or_default();
         let mut command = Command::new("cargo");
         command.current_dir(root()).args(["+nightly", "fuzz", "run", "--features", "libfuzzer"]).arg(name);
-        // Cargo has told this process which compiler it runs.
+        // Remove the variables that cargo has set, because they select this process's compiler.
         for name in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN"] {
             command.env_remove(name);
         }
@@ -293,7 +301,7 @@ fn fuzzing() -> Outcome {
     Ok(Whole)
 }
 
-/// Packs the crates, and builds the library from what is packed.
+/// Packs the crates, and builds the library from the packed crates.
 fn crates() -> Outcome {
     let arguments =
         ["package", "--workspace", "--exclude=xtask", "--exclude=steelbank-fuzz", "--allow-dirty"];
@@ -305,17 +313,18 @@ fn target() -> PathBuf {
 }
 
 fn soak() -> Outcome {
-    // The tests have built the example, and a step before this one the program.
+    // An earlier step has built the program.
     let arguments = ["run", "-q", "--example", "soak", "--", "--minutes", "60", "--deaths"];
     run(cargo().args(arguments).arg(target().join("release/steelbank")))
 }
 
-/// Has eight agents and a person share one Lisp; the person is SLIME in Emacs, if there is one.
+/// Runs a test with eight agents and a person who share one Lisp. The person is simulated with
+/// SLIME in Emacs, if that is installed.
 fn hour() -> Outcome {
     let minutes = std::env::var("STEELBANK_MINUTES").unwrap_or_else(|_| "60".to_owned());
     let mut command = cargo();
     command.args(["test", "-q", "--test", "process", "--", "--nocapture", "hour::"]);
-    // A step before this one has built the program.
+    // An earlier step has built the program.
     command.env("STEELBANK_PROGRAM", target().join("release/steelbank"));
     run(command.env("STEELBANK_MINUTES", minutes))
 }

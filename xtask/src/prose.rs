@@ -1,8 +1,9 @@
 //! `cargo xtask prose`: counts the patterns that CONTRIBUTING.md's writing rules avoid.
 //!
-//! Each kind of text (comments, pages, messages) has a ceiling in hits per 1,000 words. Comments that begin with a
-//! question word, long lines, long test names and long commit subjects are counted one by one. The figures point to
-//! text that a newcomer reads twice; they do not prove that the rest is plain.
+//! Each kind of text (comments, pages, messages) has a ceiling in hits per 1,000 words. Comments
+//! that begin with a question word, long lines, long test names and long commit subjects are
+//! counted individually. The figures point to text that a newcomer reads twice; they do not prove
+//! that the rest is plain.
 
 use regex::Regex;
 
@@ -10,7 +11,8 @@ use crate::ceilings::{self, git};
 use crate::sources::{Language, Source, sources};
 use crate::{Outcome, Passed};
 
-/// The patterns, each with its name in the report. A free relative inside a question does not count.
+/// The patterns to count, each with its name. A hit of the first pattern does not count inside a
+/// question.
 const PATTERNS: [(&str, &str); 4] = [
     (
         "what/who … is",
@@ -21,14 +23,14 @@ const PATTERNS: [(&str, &str); 4] = [
     ("whose/of which", r"\bfor who\b|\bof who\b|\bwhose\b|\bin which\b|\bof which\b"),
 ];
 
-/// Longer comment lines, in columns, count.
+/// The maximum length of a comment line, in columns. Longer lines are counted.
 const COLUMNS: usize = 100;
-/// Longer test names, in words, count.
+/// The maximum length of a test name, in words. Longer names are counted.
 const TEST_WORDS: usize = 8;
-/// Longer commit subjects, in characters, count.
+/// The maximum length of a commit subject, in characters. Longer subjects are counted.
 const SUBJECT: usize = 72;
 
-/// The commit before the first that these rules hold for.
+/// The last commit before these rules were introduced.
 const BASE: &str = "ec22d9d9a882";
 
 /// Counts of one kind of text.
@@ -57,7 +59,8 @@ impl Count {
     }
 }
 
-/// Prints the counts beside their ceilings; fails if one is above its ceiling. With `lists`, prints each hit too.
+/// Prints the counts and their ceilings, and fails if a count exceeds its ceiling. With `lists`,
+/// also prints each hit.
 pub(crate) fn prose(lists: bool) -> Outcome {
     let ceilings = ceilings::read()?;
     let sources = sources()?;
@@ -80,7 +83,7 @@ pub(crate) fn prose(lists: bool) -> Outcome {
             ("long-comment-lines", _) => listed(long_lines(&sources)),
             ("long-test-names", _) => listed(long_test_names(&sources)),
             ("long-subjects", _) => listed(long_subjects()),
-            _ => return Err(format!("xtask/ceilings.txt: {name} is not a figure that is counted")),
+            _ => return Err(format!("xtask/ceilings.txt: unknown figure {name}")),
         };
         println!("{name:44} {words:>7} {:>6} {figure:>8.1} {ceiling:>8.1}", hits.len());
         if lists || figure > *ceiling {
@@ -100,7 +103,8 @@ fn listed(hits: Vec<String>) -> (f64, usize, Vec<String>) {
     (hits.len() as f64, 0, hits)
 }
 
-/// Counts the patterns in one kind of text: in `room`, or in all but `rooms`, which have figures of their own.
+/// Counts the patterns in one kind of text: in `room`, or if that is empty, everywhere except in
+/// `rooms`, which have separate ceilings.
 fn count(
     kind: &str,
     room: &str,
@@ -131,7 +135,7 @@ fn count(
     count
 }
 
-/// Comments that begin with a word that makes the reader wait for the verb.
+/// Lists comments that begin with a word that makes the reader wait for the verb.
 fn question_words(sources: &[Source], room: &str) -> Vec<String> {
     let mut hits = Vec::new();
     for source in sources.iter().filter(|source| source.language != Language::Markdown) {
@@ -148,7 +152,8 @@ fn question_words(sources: &[Source], room: &str) -> Vec<String> {
     hits
 }
 
-/// Comment lines of code, and lines of Lisp, beyond `COLUMNS`. A line with one long word, such as an address, does not count.
+/// Lists comment lines of code, and lines of Lisp, that are longer than `COLUMNS`. A line with one
+/// long word, such as an address, does not count.
 fn long_lines(sources: &[Source]) -> Vec<String> {
     let mut hits = Vec::new();
     for source in sources.iter().filter(|source| !source.path.starts_with("tests/")) {
@@ -179,7 +184,8 @@ fn long_test_names(sources: &[Source]) -> Vec<String> {
     names.filter(|(words, _)| *words > TEST_WORDS).map(|(_, name)| name).collect()
 }
 
-/// Subjects of commits since `BASE` that are too long. A clone without that commit has none.
+/// Lists the subjects of commits since `BASE` that are too long. A clone without that commit has
+/// none.
 fn long_subjects() -> Vec<String> {
     let range = format!("{BASE}..HEAD");
     let subjects = git(&["log", "--no-merges", "--format=%s", &range]).unwrap_or_default();
@@ -197,8 +203,8 @@ pub(crate) fn size() -> Outcome {
     match lines <= limit {
         true => Ok(Passed::Whole),
         false => Err(format!(
-            "the product has {lines_text} lines, {limit_text} are allowed by xtask/ceilings.txt; remove what is no \
-             longer needed, or raise the figure with a bullet in CHANGELOG.md that says what it bought"
+            "the product has {lines_text} lines, {limit_text} are allowed by xtask/ceilings.txt; remove unused \
+             code, or raise the figure with a bullet in CHANGELOG.md that names the reason"
         )),
     }
 }

@@ -1,11 +1,12 @@
-//! The repository's sources as text: which file belongs to the product, and where its comments and string literals are.
+//! The repository's sources as text. Finds which files belong to the product, and the comments and
+//! string literals in a file.
 
 use std::path::Path;
 
 use crate::ceilings::git;
 use crate::root;
 
-/// A language whose comments and strings can be told apart.
+/// A language with comments and string literals that this module can find.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Language {
     Rust,
@@ -16,7 +17,7 @@ pub(crate) enum Language {
 
 /// A tracked file.
 pub(crate) struct Source {
-    /// Its path below the repository's root.
+    /// The path, relative to the repository's root.
     pub(crate) path: String,
     pub(crate) language: Language,
     pub(crate) text: String,
@@ -25,7 +26,7 @@ pub(crate) struct Source {
 /// A comment or a string literal.
 pub(crate) struct Piece {
     pub(crate) is_comment: bool,
-    /// The line of its first character, from 1.
+    /// The line of the first character, from 1.
     pub(crate) line: usize,
     /// The text without its marks. Consecutive comment lines with the same mark are one piece.
     pub(crate) text: String,
@@ -51,7 +52,8 @@ pub(crate) fn sources() -> Result<Vec<Source>, String> {
 }
 
 impl Source {
-    /// Returns true for code that is shipped: not a test, benchmark, example or fuzz target, nor the project's own checks.
+    /// Returns true for code that is shipped. Tests, benchmarks, examples, fuzz targets and xtask
+    /// are not.
     pub(crate) fn is_product(&self) -> bool {
         let folder = self.path.split('/').next().unwrap_or_default();
         self.language != Language::Markdown
@@ -89,7 +91,7 @@ impl Source {
         tests
     }
 
-    /// Counts the lines of code: no blank lines, comments or unit tests.
+    /// Counts the lines of code, without blank lines, comments and unit tests.
     pub(crate) fn code_lines(&self) -> usize {
         let tests = self.unit_tests();
         let mut in_comment = false;
@@ -115,7 +117,7 @@ impl Source {
         count
     }
 
-    /// Returns the names of its tests: functions under an attribute `test`.
+    /// Returns the names of the file's tests: functions with a `test` attribute.
     pub(crate) fn test_names(&self) -> Vec<String> {
         let lines: Vec<&str> = self.text.lines().map(str::trim).collect();
         let tests = lines.iter().enumerate().filter(|(_, line)| ["#[test]", "#[tokio::test]"].contains(line));
@@ -126,7 +128,8 @@ impl Source {
         tests.filter_map(|(number, _)| name(number)).collect()
     }
 
-    /// Splits the text into its comments and string literals. Of a page, returns the text without blocks of code.
+    /// Splits the text into its comments and string literals. For a page, returns the text without
+    /// code blocks.
     pub(crate) fn pieces(&self) -> Vec<Piece> {
         match self.language {
             Language::Markdown => {
@@ -165,7 +168,8 @@ fn join(pieces: Vec<(Piece, String)>) -> Vec<Piece> {
     joined.into_iter().map(|(piece, ..)| piece).collect()
 }
 
-/// Finds comments and strings. The second of each pair is what precedes the comment's text in its line, mark included.
+/// Finds comments and strings. Also returns the start of each comment's line, up to and including
+/// the comment mark.
 fn scan(text: &str, comment: &str, block: (&str, &str)) -> Vec<(Piece, String)> {
     let is_lisp = comment == ";";
     let mut pieces = Vec::new();
@@ -213,7 +217,8 @@ fn is_in_word(text: &str, at: usize) -> bool {
     text[..at].chars().next_back().is_some_and(|c| c.is_alphanumeric() || c == '_')
 }
 
-/// The range of the text in the raw string that `rest` begins with, and the length of the whole literal.
+/// Returns the range of the text in the raw string at the start of `rest`, and the length of the
+/// literal.
 fn raw_string(rest: &str) -> Option<(std::ops::Range<usize>, usize)> {
     let prefix = ["br", "cr", "r"].into_iter().find(|prefix| rest.starts_with(prefix))?;
     let marks = rest[prefix.len()..].bytes().take_while(|byte| *byte == b'#').count();
@@ -224,7 +229,7 @@ fn raw_string(rest: &str) -> Option<(std::ops::Range<usize>, usize)> {
     Some((start..end, end + closing.len()))
 }
 
-/// The offset behind the quote that ends the string whose text begins at `at`.
+/// Returns the offset after the quote that ends a string. The string's text begins at `at`.
 fn string_end(bytes: &[u8], mut at: usize) -> usize {
     while at < bytes.len() {
         match bytes[at] {
@@ -236,7 +241,7 @@ fn string_end(bytes: &[u8], mut at: usize) -> usize {
     bytes.len()
 }
 
-/// The length of the character literal or lifetime mark that `rest` begins with.
+/// Returns the length of the character literal or lifetime mark at the start of `rest`.
 fn character_length(rest: &str) -> usize {
     let mut characters = rest.char_indices().skip(1);
     match characters.next() {

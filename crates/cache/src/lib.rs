@@ -40,7 +40,7 @@ pub enum CacheError {
     },
     /// Other users can access it, and its permissions cannot be changed.
     #[error(
-        "the cache folder {} is open to other users (mode {mode:o}), and its file system does not allow closing it; it contains \
+        "the cache folder {} is open to other users (mode {mode:o}), and its file system does not allow changing that; it contains \
          code that is run, so use a private folder",
         path.display()
     )]
@@ -167,11 +167,7 @@ pub fn create_new_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(FILE).open(path)
 }
 
-/// Writes `bytes` to the file `path`, opened by [`create_file`].
-///
-/// # Errors
-///
-/// Errors from the operating system.
+/// Writes `bytes` to the file `path`, which is created or truncated as by [`create_file`].
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     create_file(path)?.write_all(bytes)
 }

@@ -1,6 +1,5 @@
 //! A record is a file in three parts: a heading line with its kind, its version and the CRC-32 of
-//! the rest; a line of JSON; and raw bytes. A record that does not match its checksum is not read
-//! at all.
+//! the rest; a line of JSON; and raw bytes. A record that does not match its checksum is rejected.
 
 use std::io;
 
@@ -32,7 +31,8 @@ impl RecordKind {
     ///
     /// # Errors
     ///
-    /// If it is damaged, or has another kind or version. The message is a clause.
+    /// If the record is damaged, or has another kind or version. The message is a clause, for use
+    /// in a sentence about the file.
     pub fn read<T: DeserializeOwned>(self, record: &[u8]) -> io::Result<(T, &[u8])> {
         let after = |text: &[u8]| Some(memchr::memchr(b'\n', text)? + 1);
         let read = || {

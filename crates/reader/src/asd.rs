@@ -31,8 +31,8 @@ pub struct SystemDefinition {
 pub fn system_definitions(text: &[u8]) -> Vec<SystemDefinition> {
     let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
     let source = AsdText { text, lisp: &lisp };
-    // Whether each form is nested only in lists, where it is evaluated. Parents come before their
-    // children.
+    // Whether each form is a list inside lists only, so that it is evaluated. Parents come before
+    // their children.
     let mut in_lists: Vec<bool> = Vec::with_capacity(lisp.forms().len());
     let mut found = Vec::new();
     for (index, form) in lisp.forms().iter().enumerate() {
@@ -91,8 +91,8 @@ impl AsdText<'_> {
         Some(found)
     }
 
-    /// Adds the files of a list of components in `folder`. `nested` is the number of further levels
-    /// of modules allowed.
+    /// Adds the files of a list of components in `folder`. `nested` is the number of levels of
+    /// modules that may still follow.
     fn components(&self, list: Datum, folder: &str, nested: usize, found: &mut SystemDefinition) {
         let Datum::Form(list) = list else {
             found.complete &= self.is_nil(list);
@@ -241,7 +241,7 @@ impl AsdText<'_> {
 /// A property list of options.
 struct AsdOptions {
     pairs: Vec<(String, Datum)>,
-    /// Whether the list is well-formed and complete without evaluation.
+    /// Whether the list is well-formed and can be read without evaluation.
     plain: bool,
 }
 

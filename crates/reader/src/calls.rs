@@ -9,13 +9,14 @@ use crate::{Datum, FormId, FormKind, LispText, Marker, TokenKind};
 pub struct NonCalls {
     /// Whether each form is a list that is not a call, by the form's index.
     lists: Vec<bool>,
-    /// Whether each form is a parameter or lambda list in a generic function's definition, by the
-    /// form's index. The variables of such a lambda list have no values.
+    /// Whether each form is a lambda list of DEFGENERIC or a parameter in one, by the form's index.
+    /// These parameters are only names, because DEFGENERIC binds no variables.
     generic: Vec<bool>,
 }
 
 impl NonCalls {
-    /// Finds the lists in the Common Lisp text `bytes`, which has been parsed to `text`.
+    /// Finds the lists that are not calls in the Common Lisp text `bytes`. `text` is the result of
+    /// reading `bytes`.
     pub fn of(text: &LispText, bytes: &[u8]) -> NonCalls {
         let count = text.forms().len();
         let mut finder = NonCallFinder {
@@ -29,13 +30,12 @@ impl NonCalls {
         finder.found
     }
 
-    /// Returns whether the form is not a call.
+    /// Returns whether the form is a list that is not a call.
     pub fn contains(&self, id: FormId) -> bool {
         self.lists.get(id.index()).copied().unwrap_or_default()
     }
 
-    /// Returns whether the form is a lambda list in a generic function's definition, or a parameter
-    /// in it.
+    /// Returns whether the form is a lambda list of DEFGENERIC, or a parameter in one.
     pub fn has_generic_parameters(&self, id: FormId) -> bool {
         self.generic.get(id.index()).copied().unwrap_or_default()
     }
@@ -91,7 +91,8 @@ impl NonCallFinder<'_> {
         match part {
             FormPart::Either(_, list) => self.part(list, datum),
             FormPart::List(shape) => {
-                // A clause of HANDLER-CASE begins with the name of a condition, which is global.
+                // Do not mark a clause of HANDLER-CASE: its head is the name of a condition, a
+                // global definition.
                 if !matches!(shape.part(0), Some(FormPart::Condition | FormPart::Type)) {
                     self.mark(id);
                 }
@@ -151,7 +152,7 @@ impl NonCallFinder<'_> {
                 }
                 Datum::Form(parameter) => {
                     self.mark(parameter);
-                    // `(:keyword variable)`, or a destructuring list.
+                    // The first element can be `(:keyword variable)` or a destructuring list.
                     let first = self.text.elements(parameter).next();
                     first.into_iter().for_each(|first| self.part(&FormPart::Keys, first));
                 }

@@ -10,8 +10,8 @@ pub struct DefinitionForm {
     pub span: Range,
     /// The start of the feature expressions in front of the form, or of the form if there are none.
     pub guard_start: u32,
-    /// A name of the definition, in the syntax that [`find_definitions`] accepts: `(defmethod area
-    /// :around (square))`.
+    /// A name of the definition in the syntax that [`find_definitions`] accepts, such as
+    /// `(defmethod area :around (square))`.
     pub label: String,
     /// The current package at the form.
     pub package: Option<String>,
@@ -87,7 +87,7 @@ fn parse_designator(wanted: &str) -> Result<DefinitionName, String> {
     let source = EditedText { text, lisp: &lisp };
     let unreadable = || {
         format!(
-            "{wanted:?} names no definition. Give its name, or the beginning of its form: (defun area), (defun (setf area)), \
+            "{wanted:?} is not the name of a definition. Give its name, or the beginning of its form: (defun area), (defun (setf area)), \
              (defmethod area :around (square))."
         )
     };
@@ -208,7 +208,7 @@ impl EditedText<'_> {
                         None => "T".to_owned(),
                     })
                 }
-                // Either a parameter without a class, or a class name.
+                // A parameter without a class if another parameter has one, otherwise a class name.
                 Datum::Token(_) if specialized => "T".to_owned(),
                 Datum::Token(_) => self.symbol(element).unwrap_or_default(),
             })
@@ -241,7 +241,8 @@ impl EditedText<'_> {
         Some(if token.marker == Marker::Keyword { format!(":{name}") } else { name.into_owned() })
     }
 
-    /// Returns the defined name: that of a symbol, without its package prefix, or a string.
+    /// Returns the defined name: a symbol's name without its package prefix, or the contents of a
+    /// string.
     fn name(&self, datum: Datum) -> Option<String> {
         let Datum::Token(index) = datum else { return None };
         let token = self.lisp.tokens().get(index)?;
@@ -287,13 +288,13 @@ pub enum EditAction {
     InsertBefore,
     /// Inserts a form after the definition.
     InsertAfter,
-    /// Deletes the definition and the feature expressions in front of it; the comment above it
-    /// stays.
+    /// Deletes the definition and the feature expressions in front of it, but not the comment above
+    /// it.
     Delete,
 }
 
 impl EditAction {
-    /// Returns the completed action in one or two words.
+    /// Returns a description of the completed edit in one or two words.
     pub fn done(self) -> &'static str {
         match self {
             Self::Replace => "replaced",
@@ -304,7 +305,7 @@ impl EditAction {
     }
 }
 
-/// An edit of a text: replaces `span` with `text`.
+/// A replacement of `span` in a text by `text`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextEdit {
     /// The range in bytes of the old text; empty for an insertion.
@@ -462,7 +463,7 @@ fn deleted(text: &[u8], span: Range) -> Range {
     Range::new(line as u32, end as u32)
 }
 
-/// Checks that all forms except the edited one read as before.
+/// Checks that all forms except the edited one are read as before.
 fn check_rest(
     text: &[u8],
     definition: &DefinitionForm,
@@ -591,7 +592,7 @@ mod tests {
         for form in ["", "x", "(a) (b)", "(a", "a)", "(defun f () \"x)", "; (a)", "#+ccl (a)", "(a) x"] {
             assert!(edited(TEXT, "point", EditAction::Replace, form).is_err(), "{form}");
         }
-        // An unterminated form before it swallows the definition.
+        // An unclosed comment would hide the rest of the text.
         assert!(edited("(defun f ())", "f", EditAction::Replace, "(a) #|").is_err());
     }
 }

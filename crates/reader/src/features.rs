@@ -14,11 +14,11 @@ const FOREIGN: &str = include_str!("foreign-features.txt");
 /// (`sb-c::find-source-paths`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Numbering {
-    /// Only code is numbered, not quoted data or commas. Up to SBCL 2.5.10.
+    /// The rule up to SBCL 2.5.10: only code is numbered, not quoted data or commas.
     #[default]
     Code,
-    /// Quoted lists and commas are numbered too, but nothing nested deeper than a hundred lists.
-    /// From SBCL 2.5.11 on.
+    /// The rule since SBCL 2.5.11: quoted lists and commas are numbered, too, but nothing nested
+    /// deeper than a hundred lists.
     Data,
 }
 
@@ -53,7 +53,8 @@ impl Features {
     }
 
     /// Returns the features of the bundled SBCL, from `sbcl-features.txt`, which a test generates.
-    /// A name known from neither SBCL nor another implementation makes an expression uncertain.
+    /// A feature expression is uncertain if it depends on a name that is a feature of neither SBCL
+    /// nor another known implementation.
     pub fn sbcl() -> Self {
         static SBCL: LazyLock<Features> = LazyLock::new(|| Features {
             names: Arc::new(folded(include_str!("sbcl-features.txt").lines())),

@@ -77,8 +77,8 @@ impl LineIndex {
         Some(self.start(position.line) + skipped as u32)
     }
 
-    /// Returns the offset of the start of `line`. A line past the end starts where the last line
-    /// does.
+    /// Returns the offset of the start of `line`. For a line past the end, returns the start of the
+    /// last line.
     pub fn start(&self, line: u32) -> u32 {
         let index = (line.max(1) as usize - 1).min(self.starts.len() - 1);
         self.starts[index]
@@ -139,8 +139,8 @@ impl PositionEncoding {
     }
 }
 
-/// Computes the columns, in characters, of ascending offsets. Each byte is read once, however long
-/// a line is.
+/// Computes the columns, in characters, of ascending offsets. Reads each byte only once, so that
+/// long lines do not make it slow.
 #[derive(Debug)]
 pub struct AscendingColumns<'a> {
     text: &'a [u8],
@@ -186,7 +186,7 @@ pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// How invalid bytes in UTF-8 are decoded.
+/// The ways to decode invalid bytes in UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Undecodable {
     /// Each byte becomes its Latin-1 character, as in [`decode`].
@@ -195,8 +195,8 @@ pub enum Undecodable {
     Replaced,
 }
 
-/// Converts a byte offset in the decoded text of `bytes` to one in `bytes`. `None` if no character
-/// starts there.
+/// Converts a byte offset in the decoded text of `bytes` to an offset in `bytes`. `None` if no
+/// character starts at that offset.
 pub fn undecoded(bytes: &[u8], offset: usize, undecodable: Undecodable) -> Option<usize> {
     let (mut at, mut decoded) = (0, 0);
     for chunk in bytes.utf8_chunks() {

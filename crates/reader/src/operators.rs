@@ -1,11 +1,12 @@
 //! The operators of Common Lisp and of SBCL's extensions, with the shapes of their forms.
 //!
-//! The table is `operators.table`, one operator per line. It is used wherever code is analysed by
-//! its text: for the roles of tokens, and for bindings, bodies and places. Each word of a line
-//! describes one element of the form. `word*` describes all remaining elements, `{a b}*`
-//! alternating ones, `(…)` a list of elements, and `a/b` an atom or a list. Variables bound by a
-//! form are visible in its `inner` forms and its body, and within `seq(…)` in the following
-//! bindings. A line `words LIST WORD …` lists keywords that a macro compares by name.
+//! The table is `operators.table`, one operator per line. Code that analyses Lisp as text uses it
+//! to find the roles of tokens, bindings, bodies and places. Each word of a line describes one
+//! element of the form. `word*` describes all remaining elements, `{a b}*` describes remaining
+//! elements that alternate, `(…)` a list of elements, and `a/b` an element that is an atom (`a`) or
+//! a list (`b`). Variables bound by a form are visible in its `inner` forms and its body. Within
+//! `seq(…)`, a variable is also visible in the following bindings. A line `words LIST WORD …` lists
+//! keywords that a macro compares by name.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -162,7 +163,7 @@ table_words! {
         Function = "function",
         /// A global variable.
         Variable = "variable-name",
-        /// Global variables that are bound.
+        /// A list of global variables to bind, as in PROGV.
         Bound = "bound-variables",
         /// A class, condition or structure.
         Class = "class",
@@ -178,9 +179,9 @@ table_words! {
         Proclaimed = "proclaimed",
         /// The object of a documentation string.
         Documented = "documented",
-        /// A symbol to compare.
+        /// A symbol that is only compared, such as the name of a restart.
         Datum = "datum-form",
-        /// A symbol looked up by name.
+        /// The name of a symbol to look up.
         LookedUp = "looked-up",
     } or {}
 }
@@ -196,9 +197,9 @@ impl FormPart {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Shape {
-    /// The first elements.
+    /// The parts of the first elements.
     pub first: Vec<FormPart>,
-    /// The remaining elements, repeated in turn.
+    /// The parts of the remaining elements. If there are several, they repeat in this order.
     pub rest: Vec<FormPart>,
     /// Whether each binding is visible in the next one.
     pub sequential: bool,
@@ -248,8 +249,8 @@ pub fn operator(package: &str, name: &str) -> Option<&'static Operator> {
     operators_named(name).find(|found| found.package == package)
 }
 
-/// Returns the operators with this name in any package, for text without an image that could
-/// determine the package.
+/// Returns the operators with this name in any package. Use it where no image can determine the
+/// package.
 pub(crate) fn operators_named(name: &str) -> impl Iterator<Item = &'static Operator> {
     TABLE.by_name.get(name).into_iter().flatten().map(|&index| &TABLE.operators[index])
 }
@@ -295,11 +296,11 @@ pub fn names_symbol_at(name: &str, index: usize) -> bool {
 /// Lists of keywords that macros compare by name, in any package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ClauseWords {
-    /// The keywords of LOOP that can occur where a form cannot.
+    /// The keywords that begin or continue a clause of LOOP.
     Loop,
     /// The LOOP keywords that continue a clause.
     LoopPreposition,
-    /// The keywords of LOOP and ITERATE that are also ordinary names.
+    /// The keywords of ITERATE.
     Iterate,
 }
 
@@ -343,7 +344,7 @@ fn clause_words(line: &str) -> Option<(ClauseWords, impl Iterator<Item = String>
     Some((list, words.split_whitespace().map(str::to_uppercase)))
 }
 
-/// Parses an operator's line. `None` if it is malformed, which a test excludes.
+/// Parses an operator's line. `None` if it is malformed; a test checks that no line is.
 fn line(line: &str) -> Option<Operator> {
     let (kind, rest) = line.split_once(' ')?;
     let (name, parts) = rest.trim().split_once(' ').unwrap_or((rest.trim(), ""));

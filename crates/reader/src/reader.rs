@@ -1,5 +1,5 @@
-//! The parser: one pass over the bytes with an explicit stack, so that deep nesting cannot overflow
-//! the call stack.
+//! The parser. It reads the bytes in one pass, with an explicit stack, so that deep nesting cannot
+//! overflow the call stack.
 
 mod lexer;
 
@@ -20,9 +20,9 @@ pub(super) struct LispReader<'a> {
     stack: Vec<OpenConstruct>,
     /// The number of lists on the stack.
     lists: usize,
-    /// The number of skipped data on the stack.
+    /// The number of [`FrameKind::Skip`] constructs on the stack.
     skipping: usize,
-    /// The number of enclosing feature expressions that the text alone does not decide.
+    /// The number of open constructs that depend on a feature expression with an uncertain value.
     guarded: usize,
     /// The number of feature expressions on the stack.
     testing: usize,
@@ -37,7 +37,7 @@ const DEEPEST: u32 = 100;
 /// An open construct on the parser's stack.
 struct OpenConstruct {
     kind: FrameKind,
-    /// The innermost form at this level.
+    /// The form of the construct, or the enclosing form if the construct has none.
     form: Option<FormId>,
 }
 
@@ -47,11 +47,12 @@ enum FrameKind {
     List { dotted: bool },
     /// A prefix that takes one datum.
     One,
-    /// `#+` (`true`) or `#-` (`false`), starting at this byte, up to its feature expression.
+    /// `#+` (`true`) or `#-` (`false`) that starts at this byte, before its feature expression is
+    /// complete.
     Feature(bool, u32),
-    /// A datum that is read and skipped. `certain`: the text alone decides that.
+    /// The next datum is read but excluded. `certain`: the text alone shows that it is excluded.
     Skip { certain: bool },
-    /// The next datum, which is read because an undecided feature expression holds as far as is known.
+    /// The next datum is included although the value of its feature expression is uncertain.
     Guarded,
 }
 
@@ -137,7 +138,7 @@ impl<'a> LispReader<'a> {
         self.stack.last().and_then(|frame| frame.form)
     }
 
-    /// Starts a form at the current byte; `length` is the length of its opening.
+    /// Starts a form at the current byte. `length` is the length of its opening characters.
     fn begin(&mut self, kind: FormKind, length: usize) -> FormId {
         let id = FormId::new(self.text.forms.len());
         let start = self.at as u32;
@@ -186,7 +187,7 @@ impl<'a> LispReader<'a> {
         }
     }
 
-    /// Pops the top frame. Its form, if it has one, ends here.
+    /// Pops the top construct and ends its form, if it has one.
     fn pop(&mut self) -> Option<OpenConstruct> {
         let frame = self.stack.pop()?;
         match frame.kind {
@@ -290,7 +291,7 @@ impl<'a> LispReader<'a> {
         self.guarded += usize::from(!certain);
     }
 
-    /// Marks the next datum as one that is read only where a feature expression holds.
+    /// Marks the next datum as included by a feature expression with an uncertain value.
     fn guard(&mut self) {
         let form = self.enclosing();
         self.stack.push(OpenConstruct { kind: FrameKind::Guarded, form });
@@ -353,10 +354,12 @@ impl<'a> LispReader<'a> {
         self.text.toplevel.push(toplevel);
     }
 
-    /// Numbers the conses of a top-level form as `sb-c::find-source-paths` does, depth first. With
-    /// [`Numbering::Code`], nothing after the symbol `quote` in a list is numbered, so nothing in
-    /// quoted data. A comma is transparent, but not two in a row. With [`Numbering::Data`], a comma
-    /// counts as a list that contains its form.
+    /// Numbers the conses of a top-level form as `sb-c::find-source-paths` does, depth first.
+    ///
+    /// With [`Numbering::Code`], the elements after the symbol `quote` in a list are not numbered,
+    /// so quoted data has no numbers. A comma has no number; the form after it has one, unless the
+    /// comma directly follows another comma. With [`Numbering::Data`], a comma counts as a list
+    /// that contains its form.
     fn number(&mut self, toplevel: FormId) -> (u32, u32) {
         let start = self.text.numbers.len();
         let data = self.features.numbering == Numbering::Data;
@@ -400,8 +403,8 @@ impl<'a> LispReader<'a> {
         (start as u32, self.text.numbers.len() as u32)
     }
 
-    /// Tracks the current package through `(in-package …)` and `(ns …)`, also inside `progn` and
-    /// `eval-when`.
+    /// Sets the current package if the form is `in-package` (`ns` or `in-ns` in Clojure), or a
+    /// `progn` or `eval-when` that directly contains an `in-package` form.
     fn note_package(&mut self, id: FormId) {
         let Some(head) = self.head_name(id) else { return };
         match head.as_str() {

@@ -10,7 +10,8 @@ use super::{Dialect, Features, LispText, Token, TokenKind};
 pub enum ProblemKind {
     /// A list is not closed.
     Unclosed,
-    /// A closing parenthesis has no opening one, or closes more than the indentation shows.
+    /// A closing parenthesis has no opening one, or closes a form that continues by its
+    /// indentation.
     ExtraClose,
     /// A string is not closed.
     UnclosedString,
@@ -31,25 +32,26 @@ pub struct Problem {
     /// The byte at which the error becomes apparent: the line with contradicting indentation, or
     /// the end of the text.
     pub shows: u32,
-    /// A suggested repair: insert this text at that byte or, if the text is empty, delete the
-    /// parenthesis there.
+    /// A suggested repair: a byte offset, and the text to insert there. If the text is empty,
+    /// delete the parenthesis at that offset.
     pub mend: (u32, &'static str),
 }
 
 /// The result of a structure check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Balance {
-    /// Whether every parenthesis, string, bar and comment is closed, and nothing closes too much.
+    /// Whether every parenthesis, string, bar and comment is closed, without an extra closing
+    /// parenthesis.
     pub balanced: bool,
     /// The number of open lists at the end of the text.
     pub open: usize,
     /// The first error. A text with equally many opening and closing parentheses has an error if a
-    /// definition begins in column 1 inside another: then one lacks a parenthesis and another has
-    /// one too many.
+    /// definition begins in column 1 inside another: then the outer definition lacks a parenthesis
+    /// and a later form has an extra parenthesis.
     pub problem: Option<Problem>,
-    /// The byte from which the text leaves the standard syntax, if a form shows that. The rest is
-    /// checked by the standard syntax, without the errors that a different string syntax would
-    /// cause.
+    /// The offset of the first sign of nonstandard syntax: a form that changes the readtable, or a
+    /// string of cl-interpol. The text after it is checked by the standard syntax. Errors after
+    /// such a string are not reported, because its delimiters may cause them.
     pub own_syntax: Option<u32>,
 }
 
@@ -74,12 +76,13 @@ pub fn check_structure(text: &[u8], dialect: Dialect) -> Balance {
     structure
 }
 
-/// The position at which a text leaves the standard syntax.
+/// The offsets at which a text leaves the standard syntax.
 #[derive(Default)]
 struct SyntaxChange {
-    /// The first form that changes the readtable, or the first string of cl-interpol.
+    /// The first form that changes the readtable, or the first string of cl-interpol if that comes
+    /// earlier.
     from: Option<u32>,
-    /// The first string of cl-interpol, which has its own delimiters.
+    /// The first string of cl-interpol (`#?`). Such strings can have other delimiters than `"`.
     strings: Option<u32>,
 }
 
@@ -164,8 +167,8 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Balance {
             }
             at = token.span.end as usize;
             if text[token.span.indices()].contains(&b'\n') {
-                // Code on the last line of a multi-line string or comment has no indentation of its
-                // own.
+                // The last line of a multi-line string or comment begins inside it, so the line's
+                // indentation says nothing about the code that follows.
                 line_start = token.kind == TokenKind::Comment && text[token.span.indices()].ends_with(b"\n");
             }
             continue;
@@ -264,8 +267,9 @@ fn is_definition(text: &[u8], offset: u32) -> bool {
     rest.starts_with(b"(def") || rest.starts_with(b"(in-package")
 }
 
-/// Finds the unclosed string, bar or comment. It is the first string that contains a definition in
-/// column 1, or else the last token.
+/// Finds an unclosed string, bar or comment: the text then ends inside the last token. If that is a
+/// string, an earlier string may be the unclosed one: the first that contains a definition in
+/// column 1.
 fn unclosed_token(text: &[u8], lisp: &LispText) -> Option<Problem> {
     let last = lisp.tokens().last().filter(|token| token.span.end as usize == text.len())?;
     let kind = unclosed_kind(text, last)?;

@@ -1,7 +1,7 @@
-//! Compares the structural reader with the Lisp reader it imitates. Its form numbers were compared
-//! with those of `sb-c::find-source-paths` in SBCL 2.5.2, on 27,447 top-level forms of SBCL and
-//! Debian's Lisp libraries. All agree except 44 that are marked inexact and those after a
-//! `#+#.(…)`.
+//! Compares the structural reader with SBCL's reader, which it imitates. Its form numbers were
+//! compared with those of `sb-c::find-source-paths` in SBCL 2.5.2, on 27,447 top-level forms of
+//! SBCL and Debian's Lisp libraries. All agree, except 44 forms that are marked inexact and those
+//! after a `#+#.(…)`.
 
 use super::*;
 use proptest::prelude::*;
@@ -146,8 +146,8 @@ fn features_decide_what_is_read() {
             "(c)",
         ]],
     );
-    // A conditional inside excluded text takes its datum with it, and one more if it is false
-    // itself.
+    // A feature expression inside excluded text excludes its datum as well, and if it is false, the
+    // next one, too.
     check_numbers("(f #+nope #+sbcl (a) (b))", &[&["(f #+nope #+sbcl (a) (b))", "(b)"]]);
     check_numbers("(f #+nope #+nope (a) (b) (c))", &[&["(f #+nope #+nope (a) (b) (c))", "(c)"]]);
     check_numbers("#+nope\n(a)\n(b)", &[&["(b)"]]);

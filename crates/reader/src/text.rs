@@ -25,7 +25,7 @@ impl FormId {
 /// The kinds of form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FormKind {
-    /// A list, including `()`; in Scheme and Clojure also one in brackets or braces.
+    /// A list, including `()`; in Scheme and Clojure also a list in brackets or braces.
     List,
     /// `'x`
     Quote,
@@ -46,12 +46,12 @@ pub enum FormKind {
     Metadata,
 }
 
-/// A form: a list, or the result of a macro character.
+/// A form: a list, or a datum that begins with a macro character, such as `'x`.
 #[derive(Debug, Clone)]
 pub struct Form {
     /// The kind of form.
     pub kind: FormKind,
-    /// The range from the parenthesis or macro character to the end.
+    /// The range from the opening parenthesis or macro character to the end.
     pub span: Range,
     /// The enclosing form; `None` at top level.
     pub parent: Option<FormId>,
@@ -77,8 +77,8 @@ pub(super) const NONE: u32 = u32::MAX;
 
 impl Form {
     /// Returns the form number of SBCL's compiler within the top-level form
-    /// (`sb-c::find-source-paths`). It counts conses in depth-first order, except vectors;
-    /// [`Numbering`](super::Numbering) determines whether quoted data and commas count.
+    /// (`sb-c::find-source-paths`). The compiler counts conses in depth-first order and skips
+    /// vectors; [`Numbering`](super::Numbering) determines whether quoted data and commas count.
     pub fn number(&self) -> Option<u32> {
         (self.number != NONE).then_some(self.number)
     }
@@ -89,7 +89,7 @@ impl Form {
     }
 }
 
-/// A datum at top level. The n-th has the top-level form number n in SBCL.
+/// A datum at top level. Its index in [`LispText::toplevel`] is its top-level form number in SBCL.
 #[derive(Debug, Clone)]
 pub struct TopLevelForm {
     /// The range of the datum from its first character, without preceding comments or feature
@@ -97,7 +97,8 @@ pub struct TopLevelForm {
     pub span: Range,
     /// The form; `None` if the datum is an atom.
     pub form: Option<FormId>,
-    /// The package set by the preceding `in-package` (`ns` in Clojure); `None` before the first.
+    /// The package set by the last `in-package` (`ns` in Clojure) before the datum; `None` if there
+    /// is none.
     pub package: Option<Arc<str>>,
     /// Whether the form numbers certainly equal SBCL's. They may differ if the form contains `#.`,
     /// an unknown reader macro, or an unknown feature expression.
@@ -177,7 +178,7 @@ impl LispText {
         &self.toplevel
     }
 
-    /// Returns whether all parentheses match.
+    /// Returns whether all parentheses match, and all strings and block comments are closed.
     pub fn balanced(&self) -> bool {
         self.balanced
     }
@@ -199,8 +200,9 @@ impl LispText {
         toplevel.numbers.1 - toplevel.numbers.0
     }
 
-    /// Returns the top-level form at `offset`, or else the first one that starts after it. SBCL's
-    /// `character-offset` of a top-level form precedes the whitespace and comments in front of it.
+    /// Returns the top-level form that contains `offset`, or else the first one that starts after
+    /// it. This finds the form for SBCL's `character-offset`, which precedes the whitespace and
+    /// comments in front of a top-level form.
     pub fn toplevel_from(&self, offset: u32) -> Option<&TopLevelForm> {
         let index = self.toplevel.partition_point(|toplevel| toplevel.span.end <= offset);
         self.toplevel.get(index)

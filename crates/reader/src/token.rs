@@ -14,14 +14,14 @@ pub struct Token {
     pub span: Range,
     /// For a symbol, the start of its name after the package prefix.
     pub name_start: u32,
-    /// For a symbol, the package marker.
+    /// For a symbol, the package marker in front of its name.
     pub marker: Marker,
     /// The innermost enclosing form; `None` at top level.
     pub form: Option<FormId>,
     /// `false` inside text excluded by `#+`, `#-`, `#;` or `#_`.
     pub active: bool,
-    /// Whether a feature expression around the token depends on the image: `#+my-feature`, `#+#.(…)`. Then
-    /// the text alone does not say whether SBCL reads the token.
+    /// Whether a feature expression around the token depends on the image, such as `#+my-feature`
+    /// or `#+#.(…)`. The text alone then does not show whether SBCL reads the token.
     pub guarded: bool,
     /// Whether the token is part of a feature expression.
     pub in_feature: bool,
@@ -48,13 +48,13 @@ pub enum TokenKind {
 pub enum Marker {
     /// No marker: the symbol is looked up in the current package.
     None,
-    /// `package:`, or a Clojure namespace.
+    /// `package:name`; in Clojure, a name with a namespace.
     External,
-    /// `package::`.
+    /// `package::name`.
     Internal,
-    /// `:`: a keyword.
+    /// `:name`, a keyword.
     Keyword,
-    /// `#:`: in no package.
+    /// `#:name`, a symbol in no package.
     Uninterned,
 }
 
@@ -69,7 +69,7 @@ pub struct WrittenSymbol<'a> {
 }
 
 impl Token {
-    /// Returns the name of this symbol, a token of `text`.
+    /// Returns the name of this symbol. `text` must be the text that contains the token.
     pub fn symbol<'a>(&self, text: &'a [u8]) -> WrittenSymbol<'a> {
         let name = slice(text, self.name_start, self.span.end);
         let package = match self.marker {
@@ -156,7 +156,8 @@ pub fn upcase(char: char) -> char {
     match u32::from(char) {
         // Title case digraphs.
         453 | 456 | 459 | 498 => return char::from_u32(u32::from(char) - 1).unwrap_or(char),
-        // Numbers and symbols with case, and letters newer than SBCL's Unicode version.
+        // Numerals and symbols that have a case in Unicode but not in SBCL, and letters newer than
+        // SBCL's Unicode version.
         411
         | 612
         | 7306

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use steelbank_reader::Dialect;
 use steelbank_reader::lines::{LineIndex, decode};
 
-/// Returns the language family of an index key. Keys of one family are shared between its
-/// languages. Common Lisp keys are symbol names after reading (upcased); all other keys are the
+/// Returns the family of a language, which begins its index keys. Languages of one family share
+/// keys. Common Lisp keys are symbol names after reading (upcased); all other keys are the
 /// identifiers as written.
 pub(crate) fn family(language: Language) -> u8 {
     u8::from(language.dialect() == Some(Dialect::CommonLisp))
@@ -63,7 +63,8 @@ impl LispAnalysis {
                 });
                 found.push((class, lines.line(token.span.start)));
             }
-            // The scan may add a word with its punctuation before the bare word, out of order.
+            // The tokens can be out of order: the scan may add a word with its punctuation before
+            // the bare word.
             found.sort_by_key(|&(_, line)| line);
             analysis.names.push((lisp_key(NAME, name), found));
         }
@@ -154,7 +155,8 @@ impl Analysis {
     }
 }
 
-/// Returns the definition with a name that starts at `offset`, or just after a sigil there.
+/// Returns the definition of the identifier at `offset`, which has `length` bytes. The identifier
+/// may begin with a sigil that is not part of the defined name.
 fn defined_at(definitions: &[LispTextDefinition], offset: u32, length: usize) -> Option<LispTextDefinition> {
     let first = definitions.partition_point(|definition| definition.name.start < offset);
     let found = definitions.get(first)?;

@@ -3,7 +3,7 @@
 use crate::error::TextError;
 use std::time::{Duration, Instant};
 
-/// Reports the progress of an operation.
+/// The progress of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IndexProgress {

@@ -25,7 +25,7 @@ pub enum TextError {
         /// The error from the operating system.
         source: io::Error,
     },
-    /// The cache folder cannot be used, for example because other users can write to it.
+    /// The cache folder cannot be used, because it belongs to another user or others can access it.
     #[error(transparent)]
     Cache(#[from] steelbank_cache::CacheError),
     /// The index cannot be read.

@@ -3,9 +3,9 @@
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use std::path::Path;
 
-/// File globs with the syntax of `.gitignore`. A glob without a slash matches a name in any folder;
-/// one with a slash matches a path from the root. `**` matches any number of folders. A glob that
-/// matches a folder selects everything in it.
+/// File globs with the syntax of `.gitignore`. A glob without a slash matches a name in any folder.
+/// A glob with a slash matches a path from the root. `**` matches any number of folders. A glob
+/// that matches a folder selects everything in it.
 #[derive(Debug, Clone)]
 pub struct Globs {
     include: Option<Gitignore>,

@@ -17,14 +17,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use steelbank_watch::{SharedQueue, WatchRefusal};
 
-/// How often a query that waits for another writer checks for cancellation.
+/// The interval at which a query that waits for another writer checks for cancellation.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
-/// If more files than this changed, the index on disk is updated instead of this process's snapshot
-/// only.
+/// The maximum number of changed files for an update of this process's snapshot alone. If more
+/// files changed, the index on disk is updated.
 const FEW_CHANGES: usize = 64;
-/// If the segments private to this process hold more bytes of text than this, the index on disk is
-/// updated.
+/// The maximum size of the text in segments that are private to this process, in bytes. Beyond it,
+/// the index on disk is updated.
 const MAX_OPEN_BYTES: u64 = 4 << 20;
 
 /// Whether queries update the index first.
@@ -32,7 +32,7 @@ const MAX_OPEN_BYTES: u64 = 4 << 20;
 pub enum Freshness {
     /// Queries update the index first.
     Automatic,
-    /// Only [`TextIndex::build`] updates it; queries fail if the index is missing or stale.
+    /// Only [`TextIndex::build`] updates the index; queries fail if the index is missing or stale.
     Manual,
 }
 
@@ -91,7 +91,7 @@ impl TextIndex {
     ///
     /// # Errors
     ///
-    /// If the root is not a readable folder, or other users can write to the cache.
+    /// If the root is not a readable folder, or the cache folder cannot be used.
     pub fn open(root: &Path, cache: &Path, freshness: Freshness) -> Result<TextIndex, TextError> {
         let tree = Tree::open(root)?;
         steelbank_cache::claim(cache)?;
@@ -128,7 +128,7 @@ impl TextIndex {
     }
 
     /// Starts watching the tree, so that queries need not check every file for changes. Returns
-    /// `false` if watching does not work here; then each query checks every file.
+    /// `false` if the tree cannot be watched. Each query then checks every file.
     pub fn watch(&self) -> bool {
         let mut watch = self.watch.lock();
         watch.is_some() || self.restart_watch(&mut watch)
@@ -146,8 +146,8 @@ impl TextIndex {
         watch.is_some()
     }
 
-    /// Returns the reason why the tree is not watched although [`TextIndex::watch`] was called, if
-    /// a query has found one. In that case each query checks every file.
+    /// Returns the reason why the tree is not watched although [`TextIndex::watch`] was called.
+    /// Each query then checks every file. `None` if no query has found such a reason.
     pub fn unwatched(&self) -> Option<WatchRefusal> {
         *self.unwatched.lock()
     }

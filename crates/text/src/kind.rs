@@ -117,9 +117,8 @@ impl DefinitionKind {
         ALL.get(usize::from(index)).copied()
     }
 
-    /// Returns whether a query for `wanted` finds definitions of this kind. A query for functions
-    /// also finds methods and generic functions; a query for types finds classes, structures and
-    /// similar kinds.
+    /// Returns whether a query for `wanted` finds definitions of this kind. For example, a query
+    /// for functions also finds methods, and a query for types also finds classes and structures.
     pub fn answers(self, wanted: DefinitionKind) -> bool {
         self == wanted
             || match wanted {

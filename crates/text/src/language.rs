@@ -1,5 +1,5 @@
 //! The supported languages: names, file names, identifier syntax, and syntax of comments and
-//! strings. Read from `languages.table`.
+//! strings. They are read from `languages.table`.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -14,16 +14,16 @@ pub struct Language(u8);
 pub enum Rule {
     /// Letters, digits and `_`, in any script.
     Word,
-    /// As `Word`, plus `$`.
+    /// Like `Word`, but identifiers can also contain `$`.
     Dollar,
-    /// As `Word`, plus the `!` of a macro.
+    /// Like `Word`, but the name of a macro can end with `!`.
     Rust,
-    /// As `Word`; a query can give a variable with its `$`.
+    /// Like `Word`; a query can include the `$` of a variable.
     Php,
-    /// As `Word`, plus the `?` or `!` of a method; a query can give a variable with its `@`, `@@`
-    /// or `$`.
+    /// Like `Word`, but the name of a method can end with `?` or `!`. A query can include the `@`,
+    /// `@@` or `$` of a variable.
     Ruby,
-    /// As `Word`; a query can give a builtin with its `@`.
+    /// Like `Word`; a query can include the `@` of a builtin.
     Zig,
     /// Lisp symbols.
     Lisp(Dialect),
@@ -39,7 +39,7 @@ pub(crate) struct Lexis {
     pub(crate) apostrophe: Apostrophe,
 }
 
-/// A string syntax. Longer openings come before shorter ones.
+/// A string syntax. In a list, longer openings come before shorter ones.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Quote {
     pub(crate) open: &'static str,
@@ -209,17 +209,17 @@ impl Language {
         &LANGUAGES[usize::from(self.0).min(LANGUAGES.len() - 1)]
     }
 
-    /// Returns its name, such as `rust` or `commonlisp`.
+    /// Returns the name of the language, such as `rust` or `commonlisp`.
     pub fn name(self) -> &'static str {
         self.info().name
     }
 
-    /// Returns its identifier syntax.
+    /// Returns the identifier syntax of the language.
     pub fn rule(self) -> Rule {
         self.info().rule
     }
 
-    /// Returns its Lisp dialect, or `None` if it is not a Lisp.
+    /// Returns the Lisp dialect, or `None` if the language is not a Lisp.
     pub fn dialect(self) -> Option<Dialect> {
         match self.rule() {
             Rule::Lisp(dialect) => Some(dialect),
@@ -268,7 +268,7 @@ fn interpreter(text: &[u8]) -> Option<&str> {
     words.find(|word| !word.starts_with('-') && !word.contains('='))
 }
 
-/// Returns whether a `.h` file is C++.
+/// Returns whether the text of a `.h` file is probably C++.
 fn looks_like_cpp(text: &[u8]) -> bool {
     let head = &text[..text.len().min(64 << 10)];
     ["\nclass ", "\nnamespace ", "\ntemplate <", "\ntemplate<", "\nusing ", "public:", "std::"]

@@ -19,8 +19,7 @@ pub struct LispNames(Arc<TextSnapshot>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexedText(u64, u64);
 
-/// Identifies a file's indexed text. It stays equal as long as the segment that holds the text is
-/// open.
+/// Identifies a file's indexed text while the segment that contains it is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexedFile {
     /// The number of the opened segment that holds the file's names; unique in this process.
@@ -135,7 +134,8 @@ impl LispNames {
         &self.0.manifest().files
     }
 
-    /// Returns the index in the manifest of a segment's file, if the manifest still contains it.
+    /// Returns the manifest index of file number `file` of a segment. `places` holds the manifest
+    /// indexes of the segment's files. `None` if the manifest no longer contains the file.
     pub(crate) fn place(&self, places: &[u32], file: u32) -> Option<usize> {
         places.get(file as usize).filter(|&&place| place != REMOVED).map(|&place| place as usize)
     }

@@ -23,7 +23,7 @@ pub struct PackageText {
     pub imports: Vec<(String, String)>,
     /// The shadowed names.
     pub shadows: Vec<String>,
-    /// The local nicknames, each with the package it stands for.
+    /// The local nicknames, each with the name of the package that it refers to.
     pub local_nicknames: Vec<(String, String)>,
     /// Whether the form has clauses that can only be understood by evaluating them.
     pub is_open: bool,
@@ -35,7 +35,8 @@ pub enum TextContext {
     /// A symbol in a form.
     #[default]
     Code,
-    /// A name in a package definition: one of the package's symbols, or one imported from `from`.
+    /// A name in a package definition: one of the package's symbols, or a symbol imported from
+    /// `from`.
     Package {
         /// The defined package.
         package: Arc<str>,
@@ -51,7 +52,7 @@ pub enum TextContext {
     Read,
     /// A word in a comment.
     Comment,
-    /// A parameter in the lambda list of a DEFGENERIC, where it has no value.
+    /// A parameter in the lambda list of a DEFGENERIC, which binds no variables.
     Parameter,
 }
 
@@ -68,7 +69,8 @@ pub struct TokenClass {
     pub context: TextContext,
     /// `false` if a feature expression excludes the token.
     pub active: bool,
-    /// Whether a feature expression that the text alone does not decide leaves the token out or reads it.
+    /// Whether a feature expression around the token depends on the image, so that the text alone
+    /// does not show whether the token is read.
     pub guarded: bool,
     /// Whether a form `(def… name)` defines the name.
     pub defines: bool,
@@ -209,7 +211,7 @@ impl FileTokens {
         FileTokens::of(text, &lisp::read(text, Dialect::CommonLisp))
     }
 
-    /// As [`FileTokens::read`], for a text that has already been parsed to `lisp`.
+    /// Does the same as [`FileTokens::read`] for a text that has already been parsed to `lisp`.
     pub(crate) fn of(text: &[u8], lisp: &LispText) -> FileTokens {
         scan::scan(text, lisp)
     }

@@ -1,5 +1,5 @@
-//! Checks package prefixes: which occurrences of a Lisp name denote the symbol of a qualified
-//! query.
+//! Checks package prefixes, to find the occurrences of a Lisp name that denote the symbol of a
+//! qualified query.
 
 use crate::language::Language;
 use crate::pattern::Qualified;
@@ -80,7 +80,7 @@ impl<'a> PackageCheck<'a> {
     }
 
     /// Returns whether the name at `offset`, in a comment or a string, matches the qualification.
-    /// Only the characters before it decide.
+    /// Only considers the characters before the name, and the current package.
     fn admits_prose(&self, offset: u32) -> bool {
         let before = self.text.get(..offset as usize).unwrap_or_default();
         let colons = before.iter().rev().take_while(|&&byte| byte == b':').count();

@@ -16,7 +16,7 @@ pub struct Pattern {
 /// The meaning of a pattern in one language.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PatternMeaning {
-    /// The identifier with this index key, if it has this qualification.
+    /// An identifier: its index key, and the qualification that its occurrences must have.
     Identifier(Vec<u8>, Qualified),
     /// Any occurrence of the text.
     Literal,
@@ -27,9 +27,9 @@ pub(crate) enum PatternMeaning {
 pub(crate) enum Qualified {
     /// Any qualification.
     Any,
-    /// `:`
+    /// `:name`, a keyword.
     Keyword,
-    /// `#:`
+    /// `#:name`, a symbol in no package.
     Uninterned,
     /// The prefix of this package, or no prefix where this package is current.
     Package(String),

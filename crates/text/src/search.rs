@@ -38,7 +38,8 @@ pub struct TextSearch {
     pub offset: u64,
     /// The maximum number of occurrences to return.
     pub limit: u64,
-    /// If there are more occurrences than this, only their number is returned.
+    /// If there are more occurrences than this, only their number and the files with the most
+    /// occurrences are returned.
     pub bound: u64,
 }
 
@@ -49,7 +50,7 @@ pub struct SearchAnswer {
     pub definitions: Vec<DefinitionMatch>,
     /// The total number of definitions.
     pub total_definitions: u64,
-    /// The occurrences, by path and position; empty if there are more than the bound.
+    /// The occurrences, sorted by path and position; empty if there are more than the bound.
     pub references: Vec<TextMatch>,
     /// The total number of occurrences.
     pub total: u64,
@@ -97,7 +98,7 @@ pub struct DefinitionMatch {
     pub declaration: bool,
 }
 
-/// The maximum number of definitions to locate.
+/// The maximum number of definitions to return.
 const LOCATED: usize = 50;
 
 impl TextIndex {
@@ -142,7 +143,7 @@ struct Matches {
 
 enum Hits {
     Located(Vec<Hit>),
-    /// To be found by scanning the text: the key, and its definitions in this file.
+    /// Occurrences to find by scanning the text: the identifier, and its definitions in this file.
     Unlocated(Vec<u8>, Vec<LispTextDefinition>),
     Literal(Vec<u32>),
 }
@@ -158,7 +159,8 @@ struct Searcher<'a> {
     fresh: bool,
 }
 
-/// The languages for each key and qualification that the pattern has in them.
+/// The pattern's meanings as an identifier, by index key and qualification, each with the languages
+/// that have it.
 type Identifiers = HashMap<(Vec<u8>, Qualified), Vec<Language>>;
 
 impl Searcher<'_> {
@@ -290,7 +292,7 @@ impl Searcher<'_> {
         definitions.into_iter().filter(move |each| wanted.is_none_or(|wanted| each.kind.answers(wanted)))
     }
 
-    /// Finds the definitions of a Rust macro: `json!` is defined as `json`.
+    /// Finds the definitions of a Rust macro: the definition of `json!` has the name `json`.
     fn macro_definitions(
         &mut self,
         segment: &TextSegment,
@@ -374,9 +376,9 @@ impl Searcher<'_> {
         Ok(found)
     }
 
-    /// Returns the sort key of a definition. Declarations and excluded code come last, then
-    /// vendored code, then tests; a generic function comes before its methods; then by path and
-    /// position.
+    /// Returns the sort key of a definition. Declarations come last; before them excluded code,
+    /// then vendored code, then tests. Among the rest, minor kinds such as accessors follow the
+    /// others, and generic functions come first; ties are sorted by file and position.
     fn rank(&self, file: usize, definition: &LispTextDefinition) -> impl Ord + use<> {
         let path = self.file(file).path.to_string_lossy().to_lowercase();
         let within = |names: &[&str]| path.split('/').any(|part| names.contains(&part));
@@ -454,8 +456,8 @@ fn located(hits: &[Hit], from: usize, room: usize) -> Vec<(u32, Option<TextRole>
 /// The maximum length of a preview, in characters.
 const PREVIEW: usize = 240;
 
-/// Returns a line for display, without leading and trailing whitespace. Of a very long line,
-/// returns the part around `column`.
+/// Returns a line for display, without leading and trailing whitespace. Shortens a very long line
+/// to the part around `column`.
 fn preview(line: &[u8], column: u32) -> String {
     if line.len() <= PREVIEW {
         return decode(line).trim().to_owned();

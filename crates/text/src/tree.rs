@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use steelbank_tree::{Found, IGNORE_FILES, WalkState};
 
-/// Timestamps of file systems are coarse, in nanoseconds: two changes closer than this may leave
-/// the same time. A file that changed so shortly before it was read is checked again later.
+/// Two changes within this time, in nanoseconds, may leave the same timestamp in a file system. A
+/// file that changed so shortly before it was read is therefore checked again later.
 const COARSE: i128 = 50_000_000;
 
 /// The signature of a folder that changed a moment before it was checked. It never counts as
@@ -63,12 +63,13 @@ impl OpenFolder {
         Ok(OpenFolder { directory, identity: (stat.st_dev, stat.st_ino) })
     }
 
-    /// Returns whether it is still open. User code in the same process may close any descriptor.
+    /// Returns whether the descriptor still refers to the folder. User code in the same process may
+    /// close any descriptor.
     fn is_open(&self) -> bool {
         rustix::fs::fstat(&self.directory).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == self.identity)
     }
 
-    /// Returns whether it is the folder at `path` now.
+    /// Returns whether the folder is now at `path`.
     fn is_at(&self, path: &Path) -> io::Result<bool> {
         let stat = rustix::fs::stat(path)?;
         Ok((stat.st_dev, stat.st_ino) == self.identity)
@@ -175,7 +176,8 @@ impl Tree {
         (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then(|| FileSignature::of(&stat))
     }
 
-    /// Returns the signature of whatever is at `path`, which is absolute or relative to the root.
+    /// Returns the signature of the file or folder at `path`, which is absolute or relative to the
+    /// root.
     pub(crate) fn signature(&self, path: &Path) -> Option<u64> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let stat = rustix::fs::statat(&self.folder().directory, path, AtFlags::empty()).ok()?;
@@ -239,7 +241,7 @@ impl Tree {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         match rustix::fs::openat2(&self.folder().directory, path, flags, Mode::empty(), resolve) {
             Ok(file) => Ok(file.into()),
-            // An older kernel, or a sandbox that blocks the call.
+            // The kernel is too old for the call, or a sandbox blocks it.
             Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => self.open_resolved(path),
             Err(error) => Err(error.into()),
         }
@@ -316,8 +318,8 @@ impl Tree {
         Some(known && admitted)
     }
 
-    /// Returns the files outside the tree's folders that decide what it ignores, with their
-    /// signatures in `watched`, or `None` if they did not exist.
+    /// Returns the ignore files above the root, and the exclude files of the repositories in
+    /// `watched`. Each comes with its signature in `watched`, or `None` if it did not exist.
     pub(crate) fn outside(&self, watched: &[(PathBuf, u64)]) -> HashMap<PathBuf, Option<u64>> {
         let known: HashMap<&Path, u64> = watched.iter().map(|(path, each)| (path.as_path(), *each)).collect();
         let folders = watched.iter().filter(|(path, _)| !path.is_absolute());

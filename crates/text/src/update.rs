@@ -23,7 +23,7 @@ use steelbank_tree::{is_lisp, may_be_lisp};
 const SEGMENT_TARGET_BYTES: u64 = 64 << 20;
 /// The number of files to analyse in parallel before they are added to the segment.
 const BATCH_FILES: usize = 256;
-/// The name of a segment that is private to this process.
+/// The number of every segment that is private to this process. Such a segment has no file name.
 pub(crate) const PRIVATE_SEGMENT: u64 = 0;
 /// If there are more segments than this, the smallest are merged.
 const MAX_SEGMENTS: usize = 8;
@@ -213,7 +213,7 @@ impl<'a> Update<'a> {
         Ok(analysed)
     }
 
-    /// Reads one file. `None` if it no longer exists.
+    /// Reads one file. `None` if it no longer exists or the operation is cancelled.
     fn read(&self, path: PathBuf, known: Option<FileEntry>, languages: &[Language]) -> Option<Fresh> {
         if (self.control.cancelled)() {
             return None;
@@ -373,7 +373,7 @@ fn segments_used(manifest: &IndexManifest) -> Vec<bool> {
     used
 }
 
-/// Removes the unused segments from the manifest.
+/// Removes the unused segments from the manifest and renumbers the others.
 fn renumber(manifest: &mut IndexManifest, used: &[bool]) {
     let mut next = 0;
     let numbers: Vec<_> = used

@@ -24,7 +24,7 @@ pub(crate) struct TreeWatch {
     seen: u64,
     /// The value of `seen` that the index covers, if it is up to date.
     covered: Option<u64>,
-    /// The changes since then.
+    /// The changes that the index does not cover.
     changed: Changed,
     /// Recently added or removed entries. Their events may have been premature.
     fresh: Vec<(PathBuf, Instant)>,
@@ -98,7 +98,8 @@ impl TreeWatch {
     }
 
     fn record(&mut self, change: &steelbank_watch::Change) {
-        // Changes of these files decide what is vendored.
+        // Changes of these files affect which folders are repositories or contain dependencies that
+        // a tool installed.
         const DECIDING: [&str; 4] = [".git", "systems.csv", "ocicl.csv", "setup.lisp"];
         let decides = |path: &Path| {
             self.has_repositories && steelbank_tree::defines_systems(path)
@@ -112,7 +113,8 @@ impl TreeWatch {
             self.fresh.push((path.clone().unwrap_or_default(), Instant::now()));
         }
         self.changed.entries |= change.what == ChangeKind::Entry;
-        // A change above the root is reported as a change of the folder itself.
+        // A path outside the root belongs to a folder above it, or to an ignore file in such a
+        // folder.
         self.changed.walk |= change.what == ChangeKind::Folder || path.is_none() || decides(&change.path);
         self.changed.files.extend(path);
     }
@@ -168,7 +170,7 @@ impl TreeWatch {
     pub(crate) fn mark_covered(&mut self, generation: u64, manifest: &IndexManifest, tree: &Tree) {
         let mut unwatched = tree.outside(&manifest.watched);
         self.has_repositories = tree.has_repositories(&manifest.watched);
-        // New files above the root are reported if all folders there are watched.
+        // If all folders above the root are watched, new files in them are reported.
         if self.watch.above(&self.root) {
             unwatched.retain(|path, signature| {
                 let is_above =
@@ -184,7 +186,7 @@ impl TreeWatch {
             match self.watch.folder(&full) {
                 Watched::Already => {}
                 Watched::New => covered = false,
-                // Either an ignore file, or a folder that cannot be watched.
+                // The path is an ignore file, or a folder that cannot be watched.
                 Watched::No if full.is_dir() => {
                     covered = false;
                     self.refusal = self.refusal.or(self.watch.refusal());
@@ -249,8 +251,8 @@ mod tests {
         }
     }
 
-    /// A link to a folder is not reported by the kernel on any file system, so it stands for such a
-    /// folder.
+    /// The kernel never reports changes through a link to a folder, so the test uses such a link as
+    /// an unwatchable folder.
     #[test]
     fn unwatchable_folder_never_counts_as_watched() {
         let home = tempfile::tempdir().unwrap();
@@ -266,11 +268,11 @@ mod tests {
             !watch.is_dirty(&tree)
         };
         let mut watch = TreeWatch::new(&root, SharedQueue::default()).unwrap();
-        // A newly watched folder may have changed before.
+        // A folder may have changed before it was watched.
         assert!(!covered(&mut watch, &["", "seen"]));
         assert!(covered(&mut watch, &["", "seen"]));
         for question in 1..4 {
-            assert!(!covered(&mut watch, &["", "seen", "unseen"]), "at question {question}");
+            assert!(!covered(&mut watch, &["", "seen", "unseen"]), "query {question}");
         }
     }
 }

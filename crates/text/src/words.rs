@@ -1,5 +1,5 @@
-//! Finds a Lisp name as a word in the tree's other text: manuals, scripts, configuration, and code
-//! in other languages.
+//! Finds a Lisp name as a word in text that is not Common Lisp: manuals, scripts, configuration,
+//! and code in other languages.
 
 use crate::index::TextIndex;
 use crate::language::Language;
@@ -12,8 +12,8 @@ use steelbank_reader::lines::LineColumn;
 use steelbank_reader::{Dialect, Range};
 use steelbank_tree::{is_lisp, may_be_lisp};
 
-/// A name shorter than this, in bytes, is only found with a package prefix, because it is a common
-/// word.
+/// Names shorter than this, in bytes, are only found with a package prefix: without it, they are
+/// usually ordinary words.
 const SHORT: usize = 3;
 
 /// An occurrence of a name as a separate word.
@@ -83,8 +83,8 @@ fn is_common_lisp(language: Language) -> bool {
     language.dialect() == Some(Dialect::CommonLisp)
 }
 
-/// Finds the words of `text` that equal the last `length` bytes of `needle`, which is in lower
-/// case, each with its prefix.
+/// Finds a name in `text`, and its prefix at each place. `needle`, in lower case, ends with the
+/// name, which has `length` bytes. It may begin with the colon before the name.
 fn words_of(text: &[u8], needle: &[u8], length: usize) -> impl Iterator<Item = (Range, Option<String>)> {
     let lower = text.to_ascii_lowercase();
     let ends: Vec<usize> = memchr::memmem::find_iter(&lower, needle).map(|at| at + needle.len()).collect();
@@ -96,7 +96,7 @@ fn words_of(text: &[u8], needle: &[u8], length: usize) -> impl Iterator<Item = (
 }
 
 /// Returns whether a character next to a name would be part of it. Markup and the punctuation that
-/// ends a sentence are not.
+/// ends a sentence are not part of it.
 fn is_part(character: char) -> bool {
     is_word_character(character) || "-*+%$^/\\".contains(character)
 }
@@ -104,14 +104,14 @@ fn is_part(character: char) -> bool {
 /// Returns whether a word ends before `after`; `before` is the text preceding the word.
 fn ends_word(before: &[u8], after: &[u8]) -> bool {
     let (Some(next), then) = (first_character(after), after.get(1..).and_then(first_character)) else {
-        // Bytes that do not decode are letters in an older encoding.
+        // Bytes that do not decode are probably letters in an older encoding.
         return after.is_empty();
     };
     match next {
-        // Followed by a name, this is a file extension, an attribute, or a package prefix.
+        // If a name follows, this is part of a file name, an attribute, or a package prefix.
         '.' | ':' => !then.is_some_and(is_part) && (next == '.' || then != Some(':')),
-        // An assignment to a shell variable, or part of another name, unless it is markup such as
-        // `==`.
+        // This is an assignment to a shell variable or part of another name, unless it is markup
+        // such as `==`.
         '=' => before.ends_with(b"="),
         next => !is_part(next),
     }

@@ -1,5 +1,5 @@
-//! Checks that an index that watches its tree returns the same results as one that checks every
-//! file, whatever happened a moment before.
+//! Checks that an index that watches its tree returns the same results as an index that checks
+//! every file, after any change.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::fs;
@@ -110,7 +110,7 @@ fn added_or_removed_file_updates_only_itself() {
         fs::remove_file(&file).unwrap();
         assert_eq!(count(), before);
     }
-    assert!(manifest() == written, "the index on disk was written anew");
+    assert!(manifest() == written, "the index on disk was rewritten");
 }
 
 #[test]
@@ -134,12 +134,12 @@ fn many_added_files_update_only_themselves() {
     for number in 0..200 {
         fs::remove_file(file(number)).unwrap();
     }
-    assert!(manifest() == written, "the index on disk was written anew");
+    assert!(manifest() == written, "the index on disk was rewritten");
     assert_eq!(places(&index).unwrap(), places(&open(&root, &home.path().join("another"))).unwrap());
 }
 
-/// Makes a nested repository part of the project or not, depending on whether the project's
-/// definition depends on its system.
+/// The project's system definition shows whether the project depends on the nested repository and
+/// therefore contains it. An edit of the definition then requires a walk.
 #[test]
 fn definition_edit_needs_walk_only_with_nested_repository() {
     let home = tempfile::tempdir().unwrap();
@@ -157,7 +157,7 @@ fn definition_edit_needs_walk_only_with_nested_repository() {
     let written = manifest();
     define("\"b\"");
     assert_eq!(places(&index).unwrap().len(), 2);
-    assert!(manifest() == written, "the index on disk was written anew");
+    assert!(manifest() == written, "the index on disk was rewritten");
     fs::create_dir_all(root.join("b/.git")).unwrap();
     fs::write(root.join("b/b.asd"), "(defsystem \"b\")\n(sought)\n").unwrap();
     for (depends, expected) in [("\"b\"", 3), ("", 2), ("\"b\"", 3)] {

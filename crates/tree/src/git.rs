@@ -1,5 +1,5 @@
-//! Detects nested repositories, and finds the files outside a folder that decide what Git ignores
-//! in it.
+//! Detects nested repositories, and finds the files outside a folder that affect which files
+//! Git ignores in it.
 
 use crate::plain::read_plain;
 use std::ffi::OsStr;
@@ -20,8 +20,9 @@ pub enum Nested {
 /// Returns the kind of Git working tree rooted at `path`, or `None` if it is not the root of one.
 ///
 /// Linked worktrees and submodules both have a `.git` file that names another folder. For a linked
-/// worktree, that folder contains a file `commondir`. If the folder does not exist, because the
-/// worktree was moved or mounted elsewhere, its name decides: `…/worktrees/NAME`.
+/// worktree, that folder contains a file `commondir`. The folder may be missing because the
+/// worktree was moved or mounted elsewhere. A name such as `…/worktrees/NAME` then shows that it is
+/// a linked worktree.
 pub fn nested(path: &Path) -> Option<Nested> {
     let git = path.join(".git");
     if !git.symlink_metadata().ok()?.is_file() {
@@ -57,8 +58,8 @@ pub fn exclude_file(folder: &Path) -> Option<PathBuf> {
     Some(own.join(first_line(&own.join("commondir"))?).join(EXCLUDE))
 }
 
-/// Returns whether `folder` is in a Git working tree. Only then do ignore files above it apply, up
-/// to the root of the working tree.
+/// Returns whether `folder` is in a Git working tree. Ignore files in the folders above it are
+/// applied only in that case.
 pub fn is_in_working_tree(folder: &Path) -> bool {
     folder.ancestors().any(|above| above.join(".git").exists())
 }

@@ -15,7 +15,7 @@ mod vendored;
 mod walk;
 
 pub use git::{Nested, exclude_file, is_in_working_tree, nested};
-pub use lisp::{defines_systems, is_lisp, is_lisp_by_name, may_be_lisp};
+pub use lisp::{defines_systems, is_backup, is_lisp, is_lisp_by_name, may_be_lisp};
 pub use plain::{ReadRefusal, open_plain, read_plain, read_source, read_unlinked};
 pub use rules::{DECIDING_ABOVE, IGNORE_FILES, users_ignore_file};
 pub use vendored::is_vendored;

@@ -10,10 +10,27 @@ const NOT_LISP: [&str; 48] = [
     "log", "fasl", "lock", "po",
 ];
 
-/// Returns whether a file may contain Lisp, by its name. If the extension does not decide, its
-/// first bytes do.
+/// File name extensions of backups and rejected patches.
+const BACKUP: [&str; 5] = ["bak", "orig", "old", "rej", "swp"];
+
+/// Returns whether a file is a copy that an editor or a merge left behind, by its name: a backup
+/// (`a.lisp~`, `a.bak`), an autosave (`#a.lisp#`) or a rejected patch.
+pub fn is_backup(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.as_encoded_bytes()).unwrap_or_default();
+    name.ends_with(b"~")
+        || (name.starts_with(b"#") && name.ends_with(b"#"))
+        || path
+            .extension()
+            .is_some_and(|ending| BACKUP.iter().any(|other| ending.eq_ignore_ascii_case(other)))
+}
+
+/// Returns whether a file may contain Lisp, by its name. [`is_lisp`] also checks the first
+/// bytes of the text.
 pub fn may_be_lisp(path: &Path) -> bool {
-    path.extension().is_none_or(|ending| !NOT_LISP.iter().any(|other| ending.eq_ignore_ascii_case(other)))
+    !is_backup(path)
+        && path
+            .extension()
+            .is_none_or(|ending| !NOT_LISP.iter().any(|other| ending.eq_ignore_ascii_case(other)))
 }
 
 /// Returns whether the file at `path` contains system definitions, by its name: whether it is an
@@ -55,6 +72,16 @@ pub fn is_lisp(path: &Path, bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn backups_are_not_lisp() {
+        for name in ["a.lisp~", "#a.lisp#", "a.lisp.orig", "a.BAK", "a.old", "a.lisp.rej", "dir/b~"] {
+            assert!(is_backup(Path::new(name)) && !may_be_lisp(Path::new(name)), "{name}");
+        }
+        for name in ["a.lisp", "old.lisp", "#a.lisp", "bak"] {
+            assert!(!is_backup(Path::new(name)) && may_be_lisp(Path::new(name)), "{name}");
+        }
+    }
 
     #[test]
     fn first_bytes_decide_where_extension_does_not() {

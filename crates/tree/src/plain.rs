@@ -109,7 +109,7 @@ fn read(path: &Path, also: OFlags, limit: u64) -> Result<Vec<u8>, ReadRefusal> {
     }
     let mut bytes = Vec::with_capacity(size as usize + 1);
     file.take(limit + 1).read_to_end(&mut bytes)?;
-    // The size may have changed meanwhile, and files in /proc report none.
+    // The size may have changed meanwhile, and files in /proc report the size 0.
     match bytes.len() as u64 > limit {
         true => Err(ReadRefusal::TooLong(limit)),
         false => Ok(bytes),
@@ -150,7 +150,7 @@ mod tests {
             assert_eq!(short(read_unlinked(&at(name), 4)), unlinked, "{name}");
         }
         assert_eq!(short(read_plain(&at("plain"), 3)), "TooLong(3)");
-        // A file in /proc reports no size and may be endless.
+        // A file in /proc reports the size 0 and may be endless.
         assert_eq!(short(read_plain(Path::new("/proc/self/maps"), 10)), "TooLong(10)");
     }
 }

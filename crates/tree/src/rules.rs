@@ -68,7 +68,7 @@ impl Rules {
         })
     }
 
-    /// Reads the user's global Git ignore rules. That file may be a link.
+    /// Reads the user's global Git ignore rules. Their file may be a link.
     pub(crate) fn user_rules(root: &Path, refused: Refused<'_>) -> Gitignore {
         users_ignore_file().map_or_else(Gitignore::empty, |file| {
             compile(root, read_plain(&file, LARGEST_IGNORE_FILE), &file, refused)

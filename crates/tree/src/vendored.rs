@@ -1,10 +1,10 @@
-//! Detects folders in which tools install dependencies.
+//! Detects folders where tools install dependencies.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path};
 
-/// Returns whether ocicl, qlot, Quicklisp or another tool installs dependencies in the folder
-/// `relative` below `root`.
+/// Returns whether `relative`, a path below `root`, is in a folder where ocicl, qlot, Quicklisp or
+/// another tool installs dependencies.
 pub fn is_vendored(root: &Path, relative: &Path) -> bool {
     let mut at = root.to_owned();
     relative.components().any(|component| {
@@ -20,7 +20,7 @@ pub(crate) fn is_vendored_folder(at: &Path, name: &OsStr) -> bool {
     let is_file = |name: &str| at.join(name).is_file();
     match name.to_str() {
         Some(".qlot" | ".ocicl" | "ocicl" | ".bundle-libs" | "node_modules") => true,
-        // ocicl's former name for its folder.
+        // The former name of ocicl's folder.
         Some("systems") => {
             is_file("systems.csv") || is_file("ocicl.csv") || has_versions(&at.join("systems"))
         }

@@ -15,17 +15,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use steelbank_reader::asd::{SystemDefinition, system_definitions};
 
-/// The maximum size of an `.asd` file, in bytes. Handwritten ones are smaller.
+/// The maximum size of an `.asd` file, in bytes. Handwritten files are smaller.
 const LARGEST_ASD_FILE: u64 = 2 << 20;
 
-/// The reason why a file or folder does not belong to the project although no rule ignores it.
+/// The reason why the walk leaves out a path that no rule ignores.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeftOut {
     /// A linked worktree.
     #[error("it is a linked Git worktree; open it as a separate project")]
     LinkedWorktree,
-    /// Another repository.
+    /// A separate repository that the project does not depend on.
     #[error("it is a separate repository, and no system of the project depends on its systems")]
     Repository,
     /// An ignore file that has no effect because it was not read.
@@ -33,10 +33,11 @@ pub enum LeftOut {
     IgnoreFile(ReadRefusal),
 }
 
-/// An entry found by a walk. All paths begin with the root's path.
+/// An entry found by a walk. The paths begin with the root's path, except those of ignore files
+/// outside the root.
 #[derive(Debug)]
 pub enum Found<'a> {
-    /// A folder of the project; the root comes first. It is read after the visit.
+    /// A folder of the project; the root comes first. Its entries are read after the visit.
     Folder(&'a Path),
     /// A folder with dependencies installed by a tool. Its contents follow.
     Vendored(&'a Path),
@@ -59,7 +60,7 @@ pub enum Found<'a> {
     Failed(&'a Path, &'a io::Error),
 }
 
-/// How a walk continues.
+/// The visitor's decision on how to continue the walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WalkState {
     /// Continue with the next entry.
@@ -112,7 +113,8 @@ pub fn admits(root: &Path, path: &Path) -> Option<bool> {
 }
 
 /// Returns the reason why `path`, a canonical path below the canonical `root`, does not belong to
-/// the project: it is in a repository that does not. `None` if it belongs to the project.
+/// the project: it is in a linked worktree, or in a repository that does not belong to the project.
+/// `None` if it belongs to the project.
 pub fn belonging(root: &Path, path: &Path) -> Option<LeftOut> {
     if !root.is_absolute() || !path.starts_with(root) {
         return None;
@@ -143,7 +145,7 @@ pub fn belonging(root: &Path, path: &Path) -> Option<LeftOut> {
 ///
 /// # Errors
 ///
-/// If it is not such a file, is longer than 2 MiB, or cannot be read.
+/// If it is not a regular file, is longer than 2 MiB, or cannot be read.
 pub fn read_definitions(root: &Path, path: &Path) -> Result<Vec<SystemDefinition>, ReadRefusal> {
     let text = match read_unlinked(path, LARGEST_ASD_FILE) {
         Err(ReadRefusal::Link) => {
@@ -164,7 +166,7 @@ struct Walk<'a> {
     visit: &'a mut dyn FnMut(Found<'_>) -> WalkState,
     /// The repositories that are not yet known to belong to the project.
     repositories: Vec<Repository>,
-    /// The `.asd` files of the project that were found since the last evaluation.
+    /// The `.asd` files of the project with dependencies that have not been added yet.
     definitions: Vec<PathBuf>,
 }
 
@@ -172,9 +174,9 @@ struct Walk<'a> {
 struct Repository {
     path: PathBuf,
     rules: Option<Arc<Rules>>,
-    /// Its folders.
+    /// The folders of the repository.
     folders: Vec<PathBuf>,
-    /// The systems for which it has `.asd` files, by file name.
+    /// The names of the systems for which it has `.asd` files, taken from the file names.
     systems: HashSet<String>,
 }
 
@@ -352,7 +354,7 @@ fn has(entries: &[(OsString, FileType)], name: &str) -> bool {
 struct Dependencies {
     defined: HashSet<String>,
     needed: HashSet<String>,
-    /// Whether it may depend on other systems.
+    /// Whether the project may depend on other systems, because some dependencies are unknown.
     unknown: bool,
 }
 

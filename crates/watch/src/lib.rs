@@ -6,20 +6,21 @@
 //! [`Watch::changes`] reads the queue.
 //!
 //! The kernel does not report everything. [`Watch::folder`] and [`Watch::file`] return whether it
-//! reports all changes. If it does not, the caller must check by `stat` each time. This concerns
+//! reports all changes. If it does not, the caller must check by `stat` each time. The exceptions
+//! are
 //!
 //! * file systems that other machines can write to (NFS, SMB, FUSE, 9p, …), or of unknown type;
-//! * links, and files with several hard links: a write through another name is reported only to the
-//!   folder of that name;
+//! * links, and files with several hard links: a write through another name is reported only for
+//!   the folder of that name;
 //! * folders beyond the user's limit of watches, and files beyond a quarter of that limit.
 //!
 //! Several watches can share a [`SharedQueue`]; paths watched by more than one of them then need
 //! only one kernel watch.
 //!
-//! Folders are identified by path. If a folder *above* all watched ones is moved or replaced,
-//! nothing is reported: a caller that watches a tree must compare the device and inode of its root
-//! each time. Any mount counts as a change of everything. A write through `mmap` is reported when
-//! the mapping and its descriptor are closed.
+//! Folders are identified by path. If a folder *above* all watched ones is moved or replaced, this
+//! is reported only if [`Watch::above`] watches it. Otherwise a caller that watches a tree must
+//! compare the device and inode of its root each time. After any mount, [`Changes::Everything`] is
+//! reported. A write through `mmap` is reported when the mapping and its descriptor are closed.
 
 #![forbid(unsafe_code)]
 
@@ -46,7 +47,7 @@ pub struct Watch {
     queue: SharedQueue,
     /// Identifies the watch in its queue.
     number: u64,
-    /// The kernel's watch of each path.
+    /// The kernel's number and the kind of the watch of each path.
     numbers: HashMap<PathBuf, Number>,
     /// The watched paths by the kernel's number. A folder that is mounted in several places has
     /// several paths.
@@ -69,9 +70,9 @@ struct Number {
 /// The kind of watched object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WatchTarget {
-    /// A folder with reported changes of its entries.
+    /// A folder. Changes of its entries are reported.
     Entries,
-    /// A folder above others.
+    /// A folder that [`Watch::above`] watches.
     Above,
     File,
 }
@@ -95,7 +96,7 @@ pub enum Changes {
 /// A change of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// The changed path: a watched folder, an entry of one, or a watched file.
+    /// The changed path: a watched folder, an entry of a watched folder, or a watched file.
     pub path: PathBuf,
     /// The kind of change.
     pub what: ChangeKind,
@@ -147,8 +148,8 @@ impl Watch {
         }
     }
 
-    /// Makes the watch report added and removed entries with these names in folders
-    /// [above](Watch::above) others.
+    /// Makes the watch report added and removed entries with these names in the folders that
+    /// [`Watch::above`] watches.
     #[must_use]
     pub fn noting_names(mut self, names: &'static [&'static str]) -> Watch {
         self.names = names;
@@ -177,7 +178,8 @@ impl Watch {
         }
     }
 
-    /// Returns the reason why the last folder could not be watched completely, if so.
+    /// Returns the reason why the last call of [`Watch::folder`] could not watch an existing
+    /// folder.
     pub fn refusal(&self) -> Option<WatchRefusal> {
         self.refusal
     }
@@ -250,8 +252,8 @@ impl Watch {
         self.queue.add(self.number, add)
     }
 
-    /// Adds the changes reported by an event. Returns `false` if the event means that others were
-    /// lost.
+    /// Adds the changes reported by an event. Returns `false` if further changes may be lost,
+    /// because the file system was unmounted.
     fn handle(&mut self, event: &KernelEvent, changes: &mut Vec<Change>) -> bool {
         // The event may be for a watch that has been removed meanwhile.
         let Some(paths) = self.watched.get(&event.number) else { return true };
@@ -330,7 +332,8 @@ impl Drop for Watch {
 pub struct Waiter(SharedQueue, u64);
 
 impl Waiter {
-    /// Waits until there are changes to read, or until the timeout. Returns whether there are.
+    /// Waits until there are changes to read, or until the timeout. Returns whether there are
+    /// changes.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.0.wait(self.1, timeout)
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 const FOLDERS: [&str; 6] = ["", "a", "b", "a/c", "vendor", "a/c/d"];
 const FILES: [&str; 4] = ["x.lisp", "y.lisp", "z.txt", "w.lisp"];
-/// Texts of equal length have different contents.
+/// Some texts have the same length but different contents.
 const TEXTS: [&str; 6] = [
     "(sought one)\n",
     "(sought two)\n",

@@ -113,7 +113,7 @@ impl EventQueue {
         self.add(path, flags)
     }
 
-    /// Watches a folder for moves of itself, and for added and removed entries.
+    /// Watches a folder for its move or removal, and for added and removed entries.
     pub(crate) fn add_above(&self, path: &Path) -> io::Result<i32> {
         let flags = WatchFlags::MOVE_SELF
             | WatchFlags::DELETE_SELF
@@ -141,8 +141,8 @@ impl EventQueue {
         let _ = inotify::remove_watch(&self.events, number);
     }
 
-    /// Passes all events to `take` until it returns `false`, which means that events were lost.
-    /// Returns `false` in that case.
+    /// Passes all events to `take` until it returns `false`. Returns `false` if events may have
+    /// been lost.
     pub(crate) fn read(&self, mut take: impl FnMut(KernelEvent) -> bool) -> bool {
         if !self.is_ours() {
             return false;
@@ -183,7 +183,7 @@ impl EventQueue {
     }
 
     /// Waits for an event or a mount, without limit if there is no timeout. Returns whether there
-    /// is one.
+    /// may be one.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
         self.poll(timeout) != Some((false, false))
     }
@@ -209,7 +209,7 @@ impl EventQueue {
     }
 }
 
-/// Returns the maximum number of watches of a user.
+/// Returns the maximum number of watches per user.
 pub(crate) fn limit() -> usize {
     let text = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_watches").unwrap_or_default();
     text.trim().parse().unwrap_or(8192)

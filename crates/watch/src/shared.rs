@@ -12,8 +12,8 @@ use rustix::io::Errno;
 use crate::Watch;
 use crate::queue::{EventQueue, KernelEvent};
 
-/// The maximum number of unread events stored for a watch; the kernel has the same default for a
-/// queue.
+/// The maximum number of unread events stored for a watch. It is also the kernel's default limit
+/// for a queue.
 pub(crate) const MAX_UNREAD: usize = 16_384;
 /// The interval at which a waiting thread checks whether another watch has read its events.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(500);

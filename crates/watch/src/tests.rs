@@ -143,7 +143,7 @@ fn hard_link_is_reported_and_makes_file_unreliable() {
     assert!(world.watch.file(&file));
     fs::hard_link(&file, &outside).unwrap();
     assert_eq!(world.reported(), [("a".to_owned(), ChangeKind::Contents)]);
-    assert!(!world.watch.file(&file), "what is written by the other name is not reported");
+    assert!(!world.watch.file(&file), "writes through the other name are not reported");
     fs::remove_file(&outside).unwrap();
     assert_eq!(world.reported(), [("a".to_owned(), ChangeKind::Contents)]);
     assert!(world.watch.file(&file));
@@ -219,7 +219,7 @@ fn queue_overflow_reports_everything() {
         fs::rename(&b, &a).unwrap();
     }
     assert_eq!(world.watch.changes(), Changes::Everything);
-    assert_eq!(world.watch.changes(), Changes::Everything, "it says so until there is another");
+    assert_eq!(world.watch.changes(), Changes::Everything, "the watch reports this until it is replaced");
 }
 
 #[test]
@@ -293,8 +293,8 @@ fn moved_ancestor_folder_is_reported() {
     fs::write(deep.join("a"), "").unwrap();
     assert!(!world.watch.file(&deep.join("a")));
     assert!(world.watch.above(&deep));
-    assert!(world.watch.is_watched(&world.root), "what is watched already stays so");
-    assert!(!world.watch.is_watched(&far), "what is in it is not reported");
+    assert!(world.watch.is_watched(&world.root), "an existing watch is not replaced");
+    assert!(!world.watch.is_watched(&far), "changes of its entries are not reported");
     assert_eq!(world.watch.folder(&deep), Watched::New);
     assert!(world.watch.file(&deep.join("a")));
     world.reported();

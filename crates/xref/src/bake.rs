@@ -237,7 +237,7 @@ impl Functions {
     }
 }
 
-/// Writes sections after a header with their starts and lengths.
+/// Writes the sections, and in front of them a header with their starts and lengths.
 struct SegmentWriter {
     directory: Vec<(u32, u32)>,
     bytes: Vec<u8>,

@@ -42,7 +42,7 @@ columns! {
         Name,
         /// Its name as printed in the prefix of a symbol.
         Printed,
-        /// Its number in the base index.
+        /// Its number in the base index; empty if it is not in the base.
         Baseline,
         /// 1 if it has the same symbols as in the base index.
         Unchanged,
@@ -121,10 +121,11 @@ columns! {
         Path,
         /// The low 32 bits of its write date, a universal time.
         WrittenLow,
-        /// The high 32 bits.
+        /// The high 32 bits of its write date.
         WrittenHigh,
     }
-    /// A function; exported and baked. Baked functions are in the order of results.
+    /// A function; exported and baked. Baked functions are sorted by printed principal symbol, then
+    /// by printed name.
     FunctionColumn {
         /// Its printed name.
         Text,
@@ -134,15 +135,15 @@ columns! {
         Kind,
         /// The source file that it was compiled from.
         Source,
-        /// The top-level form that contains it, from 0.
+        /// The index of the top-level form that contains it, from 0.
         Form,
-        /// The start of that form, in bytes.
+        /// The start of that form, as an offset in bytes.
         Offset,
         /// The serial number of its code object; empty for a method.
         Serial,
         /// Its entry in the code object, or the method's number.
         Entry,
-        /// Whether its name still refers to it: unknown, current or replaced.
+        /// Whether it is still the definition of its name: unknown, current or replaced.
         Status,
     }
     /// An exported record.
@@ -170,7 +171,7 @@ columns! {
         /// Its current status.
         Status,
     }
-    /// A function of the base index that its name no longer refers to.
+    /// A function of the base index that is no longer the definition of its name.
     RefutedColumn {
         /// The serial number of its code object.
         Serial,

@@ -132,7 +132,7 @@ impl<'a> Export<'a> {
         self.ends.len() / 4
     }
 
-    /// Returns the packages, by name.
+    /// Returns the packages, sorted by name.
     pub fn packages(&self) -> ExportTable<'a, PackageColumn> {
         self.table(0)
     }
@@ -142,7 +142,7 @@ impl<'a> Export<'a> {
         self.table(1)
     }
 
-    /// Returns which packages use which others.
+    /// Returns each pair of a package and another package that it uses.
     pub fn uses(&self) -> ExportTable<'a, UseColumn> {
         self.table(2)
     }
@@ -157,7 +157,7 @@ impl<'a> Export<'a> {
         self.table(4)
     }
 
-    /// Returns the presence of symbols in packages.
+    /// Returns the pairs of a package and a symbol that is present in it.
     pub fn presents(&self) -> ExportTable<'a, PresenceColumn> {
         self.table(5)
     }
@@ -187,7 +187,7 @@ impl<'a> Export<'a> {
         self.table(10)
     }
 
-    /// Returns the functions of the base index that their names no longer refer to.
+    /// Returns the functions of the base index that are no longer the definitions of their names.
     pub fn refuted(&self) -> ExportTable<'a, RefutedColumn> {
         self.table(11)
     }

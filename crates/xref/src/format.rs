@@ -26,13 +26,13 @@ pub enum Section {
     Ends,
     /// All strings, concatenated.
     Text,
-    /// Rows of [`PackageColumn`], by name.
+    /// Rows of [`PackageColumn`], sorted by name.
     Packages,
     /// Names and nicknames, sorted by bytes: rows of [`NicknameColumn`] with the columns swapped.
     PackageNames,
     /// The start of each package's part of `Uses`.
     UseStarts,
-    /// Used packages.
+    /// The packages that each package uses.
     Uses,
     /// Rows of [`LocalNicknameColumn`].
     LocalNicknames,
@@ -48,7 +48,7 @@ pub enum Section {
     RecordStarts,
     /// Rows of [`BakedRecordColumn`], sorted.
     Records,
-    /// Rows of [`FunctionColumn`], in the order of results.
+    /// Rows of [`FunctionColumn`], sorted by printed principal symbol, then by printed name.
     Functions,
     /// Functions sorted by serial number and entry.
     Identities,
@@ -75,7 +75,7 @@ pub fn hash(name: &[u8]) -> u32 {
 pub struct XrefSegment {
     bytes: Cow<'static, [u8]>,
     directory: [(u32, u32); SECTIONS],
-    /// Computed when a name is first not found.
+    /// Built on the first call of [`XrefSegment::spellings`].
     spellings: OnceLock<Spellings>,
 }
 
@@ -139,12 +139,13 @@ impl XrefSegment {
         self.long(0)
     }
 
-    /// Returns the serial number above which this index covers functions.
+    /// Returns the serial number at which this index begins: it covers functions with higher
+    /// numbers.
     pub fn since(&self) -> u64 {
         self.long(1)
     }
 
-    /// Returns the highest code serial number covered.
+    /// Returns the highest code serial number that this index covers.
     pub fn serial(&self) -> u64 {
         self.long(2)
     }
@@ -257,14 +258,14 @@ impl XrefSegment {
         self.cell(Section::Names, name, BakedNameColumn::Role)
     }
 
-    /// Returns the printed form of a used name that is not just a symbol.
+    /// Returns the printed form of a used name, or `None` if the name is a symbol.
     pub fn name_text(&self, name: u32) -> Option<Cow<'_, str>> {
         let text = self.cell(Section::Names, name, BakedNameColumn::Text);
         (text != NONE).then(|| self.text(text))
     }
 
-    /// Returns the records of one kind for one name, each a function and a form number, in the
-    /// order of results.
+    /// Returns the records of one kind for one name, each a function and a form number, sorted by
+    /// both.
     pub fn records(&self, name: u32, kind: usize) -> impl Iterator<Item = (u32, u32)> + '_ {
         const ROW: usize = 4 * BakedRecordColumn::WIDTH;
         let cell = name as usize * KINDS + kind;

@@ -1,5 +1,5 @@
-//! An immutable snapshot of all cross references: the embedded base index, and the exports since.
-//! [`Index::apply`] creates the next snapshot from an export.
+//! An immutable snapshot of all cross references: the embedded base index, and the exports applied
+//! to it. [`Index::apply`] creates the next snapshot from an export.
 
 use super::bake::bake;
 use super::columns::{
@@ -13,10 +13,11 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The maximum number of exports kept separately. The next export then replaces them all.
+/// The maximum number of separate exports. Once it is reached, the next export starts at the base
+/// and replaces them all.
 const MAX_SEGMENTS: usize = 8;
 
-/// The status of a function, as numbered in Lisp's exports.
+/// The status numbers of functions in exports, as defined in `lisp/index/xref.lisp`.
 const CURRENT: u32 = 1;
 const REPLACED: u32 = 2;
 
@@ -32,9 +33,9 @@ pub enum ApplyError {
         "the cross-reference export starts after code number {since}, but the index ends at {expected}; export again from {expected}"
     )]
     Gap {
-        /// The code number after which the export begins.
+        /// The code serial number after which the export begins.
         since: u64,
-        /// The code number at which the index ends.
+        /// The code serial number at which the index ends.
         expected: u64,
     },
 }
@@ -46,7 +47,7 @@ pub struct Index {
     generations: Arc<[Generation]>,
     /// The newest export's tables of packages, symbols and methods.
     newest: Arc<XrefSegment>,
-    /// The number in `newest` of each package in the base.
+    /// For each package of the base, its number in `newest`.
     from_base: Arc<[u32]>,
     /// Whether the base contains functions that had been replaced before it was saved.
     snapshot: bool,
@@ -59,7 +60,7 @@ struct Generation {
     segment: Arc<XrefSegment>,
     /// Functions that no longer exist.
     removed: Bits,
-    /// Functions that still exist, but that their names no longer refer to.
+    /// Functions that still exist, but are no longer the definitions of their names.
     stale: Bits,
 }
 
@@ -104,9 +105,9 @@ pub struct Use<'a> {
     pub file: Option<Cow<'a, str>>,
     /// The file's write date when the function was compiled, as a universal time; 0 if unknown.
     pub file_written: u64,
-    /// The top-level form of the file that contains the function, from 0.
+    /// The index of the top-level form that contains the function, from 0.
     pub toplevel_form: Option<u32>,
-    /// The start of that form in bytes, before any preceding whitespace.
+    /// The start of that form, as an offset in bytes. Whitespace may follow before the form.
     pub offset: Option<u32>,
     /// The form number of the use in the top-level form; `None` for specializers of methods.
     pub form: Option<u32>,
@@ -127,7 +128,7 @@ pub struct UsePlace<'a> {
     pub form: Option<u32>,
 }
 
-/// Identifies a use in the index that returned it. [`Index::read`] reads the rest.
+/// Identifies a use in the index that returned it. [`Index::read`] returns the use itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UseNumber {
     generation: u32,
@@ -209,8 +210,8 @@ impl Index {
         self.generations.iter().map(|generation| generation.segment.record_count()).sum()
     }
 
-    /// Returns a new snapshot that includes an export, made by calling `xref-export` with
-    /// [`Index::since`].
+    /// Returns a new snapshot that includes the export `bytes`. Lisp's `xref-export` must have
+    /// created it with the argument [`Index::since`].
     pub fn apply(&self, bytes: &[u8]) -> Result<Self, ApplyError> {
         let export = Export::read(bytes)?;
         let mut generations = self.generations.to_vec();
@@ -248,9 +249,9 @@ impl Index {
         })
     }
 
-    /// Returns the uses of kind `kind` of `symbol` and of the function names built from it that
-    /// `roles` accepts. Replaced functions are excluded. Sorted by the printed principal symbol,
-    /// then by the printed name, file and form.
+    /// Returns the uses of kind `kind` of `symbol`, and of function names such as `(SETF F)` that
+    /// contain it. `roles` selects the names by role. Replaced functions are excluded. The uses are
+    /// sorted by the printed principal symbol, then by the printed name, file and form.
     pub fn who(&self, kind: Kind, symbol: Symbol, roles: impl Fn(NameRole) -> bool) -> Vec<Use<'_>> {
         self.uses(self.found(kind, symbol, roles, true))
     }
@@ -266,8 +267,8 @@ impl Index {
         self.uses(self.found(kind, symbol, roles, false))
     }
 
-    /// Returns the uses of [`Index::who`] by number, for callers that read only some of them, or
-    /// read them later. A use that is recorded twice is returned twice.
+    /// Returns the numbers of the uses that [`Index::who`] returns, for callers that read only some
+    /// of them, or read them later. A use that is recorded twice is returned twice.
     pub fn who_numbers(
         &self,
         kind: Kind,
@@ -283,7 +284,7 @@ impl Index {
         self.entry(self.segment(number), number.function, number.form)
     }
 
-    /// Reads the position of that use, without the containing function.
+    /// Reads the position of the use with this `number`, without the containing function.
     pub fn place(&self, number: UseNumber) -> UsePlace<'_> {
         place(self.segment(number), number.function, number.form)
     }
@@ -334,8 +335,8 @@ impl Index {
         })
     }
 
-    /// Returns the uses in code compiled from `file`, a native path. For each: the home package and
-    /// name of the principal symbol of the used name, the name's role, the kind and the use.
+    /// Returns the uses in code compiled from `file`, a native path. Each comes with the principal
+    /// symbol of the used name (home package and name), the name's role, and the kind of use.
     /// Replaced functions are excluded.
     pub fn uses_in(&self, file: &str) -> Vec<(SymbolName, NameRole, Kind, UseNumber)> {
         let mut found = Vec::new();
@@ -408,7 +409,8 @@ impl Index {
         segment.string(segment.function(number.function, FunctionColumn::Text))
     }
 
-    /// Returns the records in the order of [`Index::who`].
+    /// Returns the numbers of the uses in the order of [`Index::who`]. With `fresh`, replaced
+    /// functions are excluded.
     fn found(
         &self,
         kind: Kind,
@@ -514,7 +516,8 @@ impl Index {
             .find(|row| self.home(segment, segment.symbol(*row, BakedSymbolColumn::Home)) == home)
     }
 
-    /// Returns the newest number of a package of `segment`.
+    /// Returns the number in the newest export of package number `package` of `segment`. `None` if
+    /// the package was deleted.
     fn home(&self, segment: &XrefSegment, package: u32) -> Option<u32> {
         if package == NONE {
             None
@@ -582,7 +585,7 @@ impl Index {
         !Arc::ptr_eq(&self.newest, &self.generations[0].segment)
     }
 
-    /// Returns the newest number of a package of the base; `None` if it was deleted.
+    /// Returns the number in the newest export of a package of the base; `None` if it was deleted.
     pub(super) fn renumbered(&self, package: u32) -> Option<u32> {
         self.from_base.get(package as usize).copied().filter(|package| *package != NONE)
     }

@@ -63,8 +63,8 @@ impl NameRole {
         Self::ALL.get(number as usize).copied().unwrap_or(Self::Other)
     }
 
-    /// Returns whether the name denotes the function named by the symbol. A slot called F, for
-    /// example, does not denote the function F.
+    /// Returns whether the name is that of a function named by the symbol F, such as `F`, `(SETF
+    /// F)` or a method of F. An accessor for slots named F is not.
     pub fn denotes_function(self) -> bool {
         !matches!(self, Self::SlotAccessor | Self::Other)
     }

@@ -5,6 +5,10 @@
 //! read in place. For code compiled later, the Lisp half sends exports. Each export produces a new
 //! [`Index`] snapshot ([`Index::apply`]). Lookups need only a snapshot, so they work while Lisp is
 //! busy and after it has died.
+//!
+//! A *record* states that a function uses a name in some form. The *principal symbol* of a name is
+//! the symbol that it is built from: F for the names `F`, `(SETF F)` and `(METHOD F …)`. The *base*
+//! is the index of the saved core. A function is *replaced* if its name has another definition now.
 
 pub mod bake;
 pub mod columns;

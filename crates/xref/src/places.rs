@@ -1,5 +1,5 @@
-//! Positions of the top-level forms in SBCL's own sources, a section of the core's index. It is
-//! computed when the program is built, so that queries need not read those sources.
+//! Reads and builds a section of the core's index: the positions of the top-level forms in SBCL's
+//! sources. It is built with the program, so that queries need not read those sources.
 //!
 //! The rows are sorted by key and consist of a 64-bit key, a 32-bit line and a 32-bit column,
 //! little-endian. The key is the FNV-1a hash of a file's logical name and an offset.
@@ -12,7 +12,7 @@ use super::Index;
 use super::export::Export;
 
 impl Index {
-    /// Returns the section of form positions, for another index of the same core.
+    /// Returns the section of form positions, to copy it to another index of the same core.
     pub fn places(&self) -> &[u8] {
         self.base().places()
     }
@@ -74,7 +74,7 @@ pub fn of_sources(export: &[u8], sources: Option<&Path>) -> Result<Vec<u8>, Stri
     Ok(rows.iter().flat_map(row).collect())
 }
 
-/// A position in a text that only advances.
+/// Computes the lines and columns of ascending offsets.
 struct LineCounter<'a> {
     text: &'a [u8],
     at: usize,

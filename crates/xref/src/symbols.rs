@@ -80,12 +80,12 @@ impl Index {
             .map(Package)
     }
 
-    /// Returns all packages, by name.
+    /// Returns all packages, sorted by name.
     pub fn packages(&self) -> impl Iterator<Item = Package> + '_ {
         (0..self.newest().packages()).map(Package)
     }
 
-    /// Returns the name of the package in the newest export; it may have been renamed.
+    /// Returns the current name of the package, from the newest export.
     pub fn package_name(&self, package: Package) -> Cow<'_, str> {
         self.newest().text(self.newest().package(package.0, PackageColumn::Name))
     }
@@ -146,8 +146,8 @@ impl Index {
     }
 
     /// Returns the symbols that `package` exports, with `true`, and its other symbols that occur in
-    /// records, as users or as used names. Remaining symbols, such as names of local variables,
-    /// were only interned by the reader.
+    /// records, with `false`. These are symbols of functions that use names, and of used names. The
+    /// remaining symbols, such as names of local variables, were only interned by the reader.
     pub fn names_in(&self, package: Package) -> Vec<(Symbol, bool)> {
         let (table, segment, number) = self.table_of(package.0);
         let symbol_of = |function| segment.function(function, FunctionColumn::Symbol);
@@ -187,8 +187,9 @@ impl Index {
         Some((same.unwrap_or(found), external))
     }
 
-    /// Returns all symbols of the base and of the newest export, in the form that
-    /// [`Index::find_symbol`] returns. Without any export, the base counts as the newest.
+    /// Returns all symbols of the base and of the newest export. A symbol in both tables is
+    /// returned twice. Without any export, symbols of the base belong to the table of the newest
+    /// export.
     pub fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
         let (delta, table) = (self.has_delta(), self.base_table());
         let base = (0..self.base().symbols()).map(move |row| Symbol { table, row });
@@ -287,7 +288,8 @@ impl Index {
         }
     }
 
-    /// Returns the table that identifies symbols of the base.
+    /// Returns the table that identifies symbols of the base. Without any export, the base is the
+    /// newest.
     fn base_table(&self) -> SymbolTable {
         if self.has_delta() { SymbolTable::Base } else { SymbolTable::Newest }
     }

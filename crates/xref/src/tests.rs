@@ -79,7 +79,7 @@ fn lookup_equals_find_symbol() {
     assert_eq!(find(&index, "LIB", "CAR"), found("LIB::CAR", Access::External));
     assert_eq!(find(&index, "LIB", "car"), None);
     assert_eq!(find(&index, "cl", "CAR"), None, "package names are exact");
-    assert_eq!(find(&index, "L", "CAR"), None, "a local nickname is nobody else's");
+    assert_eq!(find(&index, "L", "CAR"), None, "a local nickname is valid only in its package");
     let user = index.find_package("CL-USER", None);
     let lib = index.find_package("L", user).unwrap();
     assert_eq!(index.package_name(lib), "LIB");
@@ -189,7 +189,7 @@ fn export_extends_base() {
     let index = base.apply(&delta(10, 11).0.finish()).unwrap();
     let calls = who(&index, Kind::Calls, "COMMON-LISP", "CAR");
     assert_eq!(calls.len(), 5);
-    assert_eq!(calls[4], "NEW::CALLER", "sorted among the base's");
+    assert_eq!(calls[4], "NEW::CALLER", "sorted together with the uses in the base");
     assert_eq!(calls[3], "(SETF LIB::HELPER)");
     assert_eq!(find(&index, "NEW", "CAR"), Some(("COMMON-LISP::CAR".to_owned(), Access::Inherited)));
     assert_eq!(

@@ -113,12 +113,12 @@ impl ExportWriter {
         self.row(9, vec![kind, name, function, form]);
     }
 
-    /// Records that an earlier exported function still exists.
+    /// Records that a function of an earlier export still exists.
     pub fn survivor(&mut self, identity: (u32, u32), status: u32) {
         self.row(10, vec![identity.0, identity.1, status]);
     }
 
-    /// Records that the name of a function of the base no longer refers to it.
+    /// Records that a function of the base is no longer the definition of its name.
     pub fn refuted(&mut self, identity: (u32, u32)) {
         self.row(11, vec![identity.0, identity.1]);
     }

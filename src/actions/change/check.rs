@@ -38,8 +38,7 @@ pub struct CheckAnswer {
     /// The systems that were loaded in the scratch image.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub systems: Vec<String>,
-    /// The files that were compiled: changed files and their dependents. JSON lists only the first
-    /// ones.
+    /// The compiled files: changed files and their dependents. JSON lists only the first 30.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "first_files")]
     pub compiled: Vec<String>,
     /// Number of files that were compiled.
@@ -54,13 +53,13 @@ pub struct CheckAnswer {
     /// The errors that stopped loads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<LoadFailure>,
-    /// Edited files that belong to none of the systems, so they were not checked.
+    /// Edited files that were not checked, because no checked system contains them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_loaded: Vec<String>,
-    /// Whether it ran in a confined image, which can write only to its own folder.
+    /// Whether the image was confined: it could write only to its own folder.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub confined: bool,
-    /// Files that the confined image was not allowed to write; only the first ones.
+    /// The first files that the confined image was not allowed to write.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<String>,
     /// Duration, in milliseconds.

@@ -19,11 +19,11 @@ use crate::answer::location::as_line;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct StructureAnswer {
-    /// The file, if the text is one.
+    /// The file's path, if one was given.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub path: Option<String>,
     /// Whether every list, string, bar and comment is closed and there is no extra closing
-    /// parenthesis. Absent if the text uses its own syntax, so that this cannot be decided.
+    /// parenthesis. Absent if custom syntax makes this undecidable.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub balanced: Option<bool>,
     /// Number of lists that are open at the end.
@@ -31,13 +31,13 @@ pub struct StructureAnswer {
     /// The first problem.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub problem: Option<StructureProblem>,
-    /// Where the text changes its readtable or uses cl-interpol strings. From there on it is
-    /// checked as standard syntax, so a problem may be a false alarm.
+    /// The place where the text changes its readtable or uses cl-interpol strings. The rest is
+    /// checked as standard syntax, so a problem there may be a false alarm.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub own_syntax: Option<OwnSyntax>,
 }
 
-/// Where a text leaves the standard syntax.
+/// The place where a text leaves the standard syntax.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct OwnSyntax {
@@ -57,12 +57,12 @@ pub struct OwnSyntax {
 pub struct StructureProblem {
     /// The kind of problem.
     pub kind: ProblemKind,
-    /// The start of the form, or the position of an extra parenthesis.
+    /// The start of the unclosed form, or the position of an extra parenthesis.
     pub place: Location,
     /// The text of that line.
     pub text: String,
-    /// The line where the problem becomes visible: where the indentation contradicts it, or the end
-    /// of the text.
+    /// The line where the problem becomes visible: where the indentation contradicts the
+    /// parentheses, or the end of the text.
     pub shows_at: Location,
     /// The text to insert at `mend`; if empty, delete the character there.
     pub insert: String,
@@ -77,14 +77,14 @@ pub struct StructureProblem {
 struct ProblemInJson {
     /// The kind of problem.
     kind: ProblemKind,
-    /// The line on which the form begins, or that of an extra parenthesis, from 1.
+    /// The line of the form's start, or of an extra parenthesis, from 1.
     line: u32,
     /// The column, from 1, in characters.
     column: u32,
     /// The text of that line.
     text: String,
-    /// The line where the problem becomes visible: where the indentation contradicts it, or the end
-    /// of the text.
+    /// The line where the problem becomes visible: where the indentation contradicts the
+    /// parentheses, or the end of the text.
     shows_at_line: u32,
     /// The text to insert at `mend_line` and `mend_column`; if empty, delete the character there.
     insert: String,

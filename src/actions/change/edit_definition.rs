@@ -32,7 +32,7 @@ pub struct EditRequest {
     /// The definition: its name, or the beginning of its form, such as (defun area), (defun (setf
     /// area)) or (defmethod area :around (square)).
     pub definition: String,
-    /// What to do with or next to the definition.
+    /// The operation on the definition.
     pub operation: EditOperation,
     /// The new form, exactly one. Omit it for delete.
     #[serde(default)]
@@ -63,7 +63,7 @@ pub struct EditAnswer {
     /// The first new line, or the line where lines were deleted.
     #[serde(flatten)]
     pub place: Location,
-    /// The definition that was edited, or next to which a form was inserted.
+    /// The definition that was edited, or next to which the new form was inserted.
     pub definition: String,
     /// The operation.
     pub operation: EditOperation,
@@ -71,7 +71,7 @@ pub struct EditAnswer {
     pub diff: String,
     /// The file's new version. Pass it to the next edit to detect changes by others.
     pub version: String,
-    /// Checks that could not be made.
+    /// Warnings about incomplete checks.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     #[schemars(with = "Vec<String>")]
     pub cautions: Vec<Caution>,
@@ -108,9 +108,9 @@ impl From<FileError> for EditError {
 /// Performs `request` on a file of `project`.
 ///
 /// # Errors
-/// Fails, leaving the file unchanged, in these cases: the file does not exist, no definition or
-/// several match, the text is not exactly one form that can be read in that package, or the file
-/// has another version.
+/// Fails, leaving the file unchanged, in these cases: the file does not exist; no definition or
+/// several match; the text is not exactly one form that can be read in the definition's package; or
+/// the file's version is not the one that the request names.
 pub(crate) fn edit_definition(
     index: &Index,
     project: &Project,
@@ -155,7 +155,7 @@ pub(crate) fn edit_definition(
     })
 }
 
-/// Finds the only definition in `text` that `wanted` names.
+/// Finds the definition in `text` that `wanted` names. Fails if none or several match.
 fn only_definition(text: &[u8], path: &str, wanted: &str) -> Result<DefinitionForm, EditError> {
     let mut found = edit::find_definitions(text, wanted).map_err(EditError::Refused)?;
     let lines = LineIndex::new(text);
@@ -181,8 +181,9 @@ fn only_definition(text: &[u8], path: &str, wanted: &str) -> Result<DefinitionFo
     }
 }
 
-/// Rejects text that Lisp could not read: `pkg:name` where PKG does not exist or does not export
-/// NAME. If files have changed after they were loaded, adds a caution instead.
+/// Rejects text that Lisp cannot read because a symbol's package does not exist or `pkg:name` is
+/// not exported. Adds a caution instead if the image cannot be trusted for this: the file's package
+/// is not loaded, or files have changed after they were loaded.
 fn check_symbols(
     index: &Index,
     project: &Project,
@@ -211,8 +212,8 @@ fn check_symbols(
             Some(_) if token.marker == Marker::Internal => continue,
             Some(home) => match index.find_symbol(&symbol.name, home) {
                 Some((_, Access::External)) => continue,
-                // Accept an inherited symbol: the package may re-export it, which only Lisp's
-                // reader can decide.
+                // Accept an inherited symbol. If the package does not export it, Lisp's reader will
+                // reject it later.
                 Some((_, Access::Inherited)) => continue,
                 _ => format!(
                     "The text refers to {prefix}:{}, but package {prefix} does not export it.",
@@ -220,8 +221,8 @@ fn check_symbols(
                 ),
             },
         };
-        // If files were edited and not reloaded, the package may be defined differently there, so
-        // only warn.
+        // If files were edited and not reloaded, they may define the package differently than the
+        // image, so only warn.
         match project.has_changed_files() || project.has_changed(path) {
             true => cautions.push(Caution::NotInStaleImage(problem)),
             false => return Err(EditError::Refused(format!("{problem} Nothing was written."))),

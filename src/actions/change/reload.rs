@@ -31,7 +31,7 @@ impl ReloadRequest {
         Self::default()
     }
 
-    /// Restricts the request to `paths`, unless they are empty.
+    /// Restricts the request to `paths`, unless that list is empty.
     #[must_use]
     pub fn paths(mut self, paths: impl IntoIterator<Item = String>) -> Self {
         self.paths.extend(paths);

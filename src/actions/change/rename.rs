@@ -63,8 +63,6 @@ use crate::actions::uses::via::{ExpansionOrigin, Origins};
 use crate::answer::Location;
 use crate::answer::counted;
 use crate::answer::designator::{Designator, DesignatorError, FunctionName};
-use crate::answer::lookup::Lookup;
-use crate::answer::name::canonical;
 use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::handle::context::QueryContext;
@@ -123,13 +121,12 @@ impl Question for RenameRequest {
 
     /// Plans the rename, and writes nothing.
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<RenamePlan, Error> {
-        let context = &*context.with_sidecar_symbols(&self.name, self.package.as_deref());
+        let (context, lookup) = context.resolve(&self.name, self.package.as_deref())?;
         let project = context.project;
-        let lookup = Lookup::resolved(&context.index, &self.name, self.package.as_deref())?;
         project.project_root()?;
         let symbol = found(&context.index, project, &lookup)?;
-        let new = new_name(&self.new_name)?;
-        let context = &*with_new_symbols(context, symbol, &new);
+        let new = new_name(&context.index, symbol, &self.new_name)?;
+        let context = &*with_new_symbols(&context, symbol, &new);
         let uses = SymbolUses::new(&context.index, symbol, FunctionName::Plain);
         let plan = RenamePlan {
             looked_up_in: lookup.looked_up_in,
@@ -158,12 +155,19 @@ fn project_symbols(context: &QueryContext<'_>) -> Arc<ProjectSymbols> {
     })
 }
 
-/// Parses the new symbol's name from `text`.
-fn new_name(text: &str) -> Result<String, DesignatorError> {
+/// Parses the new name of `symbol` from `text`. Its prefix, if any, must denote the symbol's home
+/// package.
+fn new_name(index: &Index, symbol: Symbol, text: &str) -> Result<String, DesignatorError> {
     let designator = Designator::parse(text)?;
-    match (designator.package, designator.function_name) {
-        (None, FunctionName::Plain) => Ok(designator.name),
-        _ => Err(DesignatorError::Colons(text.to_owned())),
+    let home = index.symbol_package(symbol);
+    let is_home = |prefix: &String| home.is_some() && index.find_package(prefix, home) == home;
+    match designator.function_name {
+        FunctionName::Plain if designator.package.as_ref().is_none_or(is_home) => Ok(designator.name),
+        FunctionName::Plain => Err(DesignatorError::OtherPackage {
+            text: text.to_owned(),
+            home: index.home_name(symbol).unwrap_or_default(),
+        }),
+        _ => Err(DesignatorError::NoSymbol(text.to_owned())),
     }
 }
 
@@ -180,8 +184,7 @@ fn with_new_symbols<'c, 'a>(
         |package: &Package| index.find_symbol(&name, *package).is_some_and(|(found, _)| found == symbol);
     let unknown = index.packages().filter(means).find(|package| index.find_symbol(new, *package).is_none());
     match unknown {
-        // This adds the symbols with this name in all packages.
-        Some(package) => context.with_sidecar_symbols(&canonical(&index.package_name(package), new), None),
+        Some(_) => context.with_sidecar_symbols(new),
         None => Cow::Borrowed(context),
     }
 }
@@ -230,7 +233,7 @@ impl<'a> Planner<'a> {
                 continue;
             }
             if !self.view.contains(&path) {
-                let message = format!("{}, outside of this project, contains it.", path.display());
+                let message = format!("{}, outside of this project, contains the symbol.", path.display());
                 self.caution(CautionKind::UsedOutside, message, Vec::new());
             } else if file.is_fresh() {
                 files.push(TokensOfFile { path, file, tokens });
@@ -440,19 +443,19 @@ impl<'a> Planner<'a> {
                 unsure => format!("The meaning of {unsure} lines with the symbol is uncertain."),
             }
         } else if warned(|caution| matches!(caution, Caution::UsesFromNameParts { .. })) {
-            "Macros generate some of its uses from parts of names.".to_owned()
+            "Macros generate some uses of the symbol from parts of names.".to_owned()
         } else if warned(|caution| matches!(caution, Caution::WithoutFile(_))) {
-            "Code that was compiled at run time uses it.".to_owned()
+            "Code that was compiled at run time uses the symbol.".to_owned()
         } else if warned(|caution| {
             matches!(caution, Caution::NamesStructure | Caution::NamesStructureSlot(_))
         }) {
-            "It names a structure or its slot.".to_owned()
+            "The symbol names a structure or a structure's slot.".to_owned()
         } else if warned(|caution| matches!(caution, Caution::Designators(_))) {
-            "Names in other packages, or names that code generates, may mean it.".to_owned()
+            "Names in other packages, or names that code generates, may refer to the symbol.".to_owned()
         } else if (unsure_text > 0 && !global) || !text.possible.is_empty() {
-            "It occurs in text that is not loaded.".to_owned()
+            "The symbol occurs in text that is not loaded.".to_owned()
         } else if keys.count() > 0 {
-            "It is a keyword parameter.".to_owned()
+            "The symbol is a keyword parameter.".to_owned()
         } else {
             let defined = definitions.iter().filter(|found| found.evidence == Evidence::Exact);
             let places = found.refs.iter().flat_map(|found| &found.tokens);
@@ -588,7 +591,7 @@ impl<'a> Planner<'a> {
         let unknown = editor.doubts(&text.possible, "the package here is unknown");
         if !unknown.is_empty() {
             let message =
-                "It occurs in text with an unknown package, which may mean another symbol.".to_owned();
+                "The name occurs in text with an unknown package, and may mean another symbol.".to_owned();
             self.caution(CautionKind::UnknownPackage, message, place_names(&unknown));
         }
         self.plan.doubtful.extend(unknown);
@@ -597,7 +600,7 @@ impl<'a> Planner<'a> {
             (
                 &text.strings,
                 "a string that code reads at run time",
-                "Strings that code reads at run time name it.",
+                "Strings that code reads at run time name the symbol.",
             ),
             (
                 &named,

@@ -1,4 +1,4 @@
-//! Computes the difference of two texts as a minimal unified diff.
+//! Formats the difference between two texts as a unified diff.
 
 use std::fmt::Write as _;
 
@@ -6,8 +6,8 @@ use steelbank_reader::lines::decode;
 
 /// Number of unchanged lines shown before and after a change.
 const CONTEXT: usize = 2;
-/// The maximum number of line pairs to compare. Beyond it, the whole differing section is shown as
-/// changed.
+/// The maximum number of line pairs to compare. If a differing section has more pairs, all its
+/// lines are shown as changed.
 const MOST_PAIRS: usize = 4_000_000;
 
 /// A line of a diff, with its index (from 0) in the old text, the new text, or both.
@@ -56,7 +56,8 @@ fn counted(diff: &[DiffLine], side: fn(&DiffLine) -> bool) -> usize {
     diff.iter().filter(|line| side(line)).count()
 }
 
-/// Appends the hunk of `diff`, whose indices refer to `old` and `new`. `before` is as in [`hunk`].
+/// Appends the hunk of `diff`. Its indices refer to `old` and `new`, and `before` is as in
+/// [`hunk`].
 fn write_hunk(text: &mut String, before: (usize, usize), old: &[&[u8]], new: &[&[u8]], diff: &[DiffLine]) {
     // An empty range names the line before it.
     let range = |before, count| format!("{},{count}", if count == 0 { before } else { before + 1 });
@@ -83,7 +84,8 @@ fn lines(text: &[u8]) -> Vec<&[u8]> {
     text.split_inclusive(|&byte| byte == b'\n').collect()
 }
 
-/// Computes a shortest difference of `old` and `new`; removed lines come before added ones.
+/// Computes a shortest difference between `old` and `new`, within [`MOST_PAIRS`]. Removed lines
+/// come before added lines.
 pub(crate) fn difference(old: &[&[u8]], new: &[&[u8]]) -> Vec<DiffLine> {
     let start = old.iter().zip(new).take_while(|(one, other)| one == other).count();
     let ends = old[start..].iter().rev().zip(new[start..].iter().rev());
@@ -93,7 +95,8 @@ pub(crate) fn difference(old: &[&[u8]], new: &[&[u8]]) -> Vec<DiffLine> {
     let (rows, columns) = (middle_old.len(), middle_new.len());
     let (mut row, mut column) = (0, 0);
     if rows.saturating_mul(columns) <= MOST_PAIRS {
-        // Lengths of the longest common subsequences of the remaining lines on each side.
+        // The length of the longest common subsequence of the old lines from a row on and the new
+        // lines from a column on.
         let mut common = vec![0_u32; (rows + 1) * (columns + 1)];
         let at = |row: usize, column: usize| row * (columns + 1) + column;
         for row in (0..rows).rev() {

@@ -32,10 +32,10 @@ about_symbol!(CompilerNotesRequest {});
 pub struct CompilerNotes {
     /// The symbol, or the `(setf …)` name, that was requested.
     pub symbol: LispName,
-    /// The package in which an unqualified name was looked up, if the request gave none.
+    /// The package that was searched for an unqualified name, if the request gave no package.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
-    /// The definitions that were compiled.
+    /// The definitions that were compiled or skipped.
     pub definitions: Vec<NotedDefinition>,
     /// The compiler's notes, in source order.
     pub notes: Vec<CompilerNote>,
@@ -139,7 +139,8 @@ fn skipped<T>(why: impl Into<String>) -> Result<T, NotesError> {
     Err(NotesError::Skipped(why.into()))
 }
 
-/// Compiles the top-level form of `source` in Lisp, and reads the compiler's notes.
+/// Compiles the top-level form of `source` in Lisp and returns the compiler's notes. Sets the place
+/// of `noted`.
 fn compile(
     context: &QueryContext<'_>,
     source: &ImageSource,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::answer::Location;
 use crate::handle::loaded::{Diagnostic, Severity};
 
-/// The number of compiled files that an answer lists at most.
+/// The maximum number of compiled files in an answer.
 pub(crate) const LISTED_FILES: usize = 30;
 
 /// A diagnostic of the compiler, the reader or the load.

@@ -1,6 +1,7 @@
-//! Implements evaluate, which runs the forms of a text in order. An [`EvaluateRequest`] answers
-//! with values, output, warnings, failure, stack frames and positions. [`ValuesRequest`] and
-//! [`JsonRequest`] return only the values, and turn a failure of the code into an error.
+//! Implements evaluate, which runs the forms of a text in order. The answer to an
+//! [`EvaluateRequest`] has values, output, warnings, failure, stack frames and positions.
+//! [`ValuesRequest`] and [`JsonRequest`] return only the values, and turn a failure of the code
+//! into an error.
 
 pub(crate) mod tool;
 
@@ -30,11 +31,11 @@ use crate::handle::question::Action;
 pub struct EvaluateRequest {
     /// The forms, as text.
     pub source: String,
-    /// The package in which forms are read and values are printed.
+    /// The package for reading forms and printing values.
     pub package: String,
 }
 
-/// The values of code that finished.
+/// The answer to a [`ValuesRequest`]: the values and the output of code that finished.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct EvaluateAnswer {
@@ -69,7 +70,7 @@ pub enum EvaluationStatus {
 pub struct Evaluation {
     /// How it ended.
     pub status: EvaluationStatus,
-    /// The requested package, as it was given.
+    /// The requested package, as given.
     #[serde(skip)]
     pub package: String,
     /// The values of the last form.
@@ -147,8 +148,8 @@ struct WarningReport {
     frame: Option<FrameReport>,
 }
 
-/// Limits in characters for printed values: for all values together, and the minimum granted to
-/// each.
+/// The limits of printed values, in characters: for all values together, and at least this many for
+/// each value.
 const VALUES: (usize, usize) = (12_000, 200);
 
 impl EvaluateRequest {
@@ -157,14 +158,15 @@ impl EvaluateRequest {
         Self { source: source.into(), package: DEFAULT_PACKAGE.to_owned() }
     }
 
-    /// Reads and prints the forms in `package` instead.
+    /// Sets the package for reading forms and printing values.
     #[must_use]
     pub fn package(mut self, package: impl Into<String>) -> Self {
         self.package = package.into();
         self
     }
 
-    /// Resolves the package's name or nickname to its name in Lisp.
+    /// Resolves the package's name or nickname to its name in Lisp. If there is no such package,
+    /// returns the requested name in upper case.
     pub(crate) fn package_in(&self, context: &QueryContext<'_>) -> String {
         match find_package(&context.index, &self.package) {
             Some(package) => context.index.package_name(package).into_owned(),
@@ -223,7 +225,8 @@ impl EvaluateRequest {
     /// use steelbank::{Control, EvaluateRequest};
     /// # fn main() -> Result<(), steelbank::Error> {
     /// # let bank = steelbank::Steelbank::get_or_start(steelbank::Steelbank::builder())?;
-    /// let request = EvaluateRequest::new("(loop for n below 4 collect (* n n))").json::<Vec<u32>>();
+    /// let squares = "(loop for n below 4 collect (* n n))";
+    /// let request = EvaluateRequest::new(squares).json::<Vec<u32>>();
     /// assert_eq!(bank.run(&request, &Control::default())?, [0, 1, 4, 9]);
     /// # Ok(())
     /// # }

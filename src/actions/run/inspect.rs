@@ -35,7 +35,7 @@ pub enum Inspected {
 pub struct InspectRequest {
     /// The object to inspect.
     pub subject: Inspected,
-    /// The package in which forms are read and values are printed.
+    /// The package for reading forms and printing values.
     pub package: String,
     /// The path to a part of the object, as in [`ObjectPart::path`]: steps separated by slashes.
     /// Empty for the object itself.
@@ -69,7 +69,7 @@ pub enum InspectStatus {
     /// The object was found.
     #[default]
     Found,
-    /// The object is no longer available: it was evicted by newer handles, or the heap was full.
+    /// The object is no longer available: newer handles evicted its handle, or the heap was full.
     Gone,
     /// No such handle was ever issued.
     Unknown,
@@ -98,7 +98,7 @@ words! {
         HashTable = "hash-table",
         /// A function.
         Function = "function",
-        /// A function with the values that it closes over.
+        /// A function that closes over values.
         Closure = "closure",
         /// A generic function.
         GenericFunction = "generic-function",
@@ -131,7 +131,7 @@ words! {
         /// An instance of a class that `defclass` defined.
         StandardObject = "standard-object",
     } or
-    /// An object of another kind, by the name of its type.
+    /// Another kind of object, named by its type.
     Opaque
 }
 
@@ -146,10 +146,10 @@ pub struct Inspection {
     /// The handle for further requests about this object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handle: Option<String>,
-    /// The path from that handle to this object.
+    /// The path from `handle` to this object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Its class; for an array, its type.
+    /// The object's class, or an array's type.
     #[serde(default, rename = "type", skip_serializing_if = "String::is_empty")]
     pub kind_of: String,
     /// The kind of object, which determines its parts: `list`, `hash-table`, `structure`, …
@@ -162,7 +162,7 @@ pub struct Inspection {
     /// Whether the printed form was truncated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
-    /// Whether printing it failed or did not finish.
+    /// Whether printing failed or did not finish.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unprintable: bool,
     /// Properties other than parts.
@@ -180,8 +180,8 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// Writes the names of classes, slots and functions in source spelling. Everything else stays
-    /// as Lisp printed it.
+    /// Spells the names of classes, slots and functions as in source code. Other text stays as Lisp
+    /// printed it.
     fn write_names(&mut self, index: &Index) {
         use ObjectKind::{Array, Character, Condition, StandardObject, Stream, String, Structure, Vector};
         if !matches!(self.kind, Some(Array | String | Vector)) {

@@ -48,8 +48,8 @@ pub struct SystemEntry {
     pub name: String,
     /// The file that defines it, relative to the root.
     pub asd: String,
-    /// Other files that define a system of the same name, relative to the root; ASDF uses one of
-    /// them.
+    /// Other files that define a system of this name, relative to the root. ASDF uses only one of
+    /// the files.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub also_defined_in: Vec<String>,
     /// Whether it is loaded.
@@ -170,8 +170,8 @@ fn list_systems(project: &Project, components: bool, control: &Control) -> Resul
         });
         entry.asd = system.asd;
         entry.loaded = system.loaded;
-        // For a loaded system, ASDF's file list is authoritative. Otherwise the current text of the
-        // definition is, unless it is incomplete.
+        // For a loaded system, use ASDF's file list. Otherwise use the list from the definition's
+        // current text, unless that list is incomplete.
         if system.loaded || !entry.complete {
             entry.files = files;
             entry.complete = true;

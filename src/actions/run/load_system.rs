@@ -1,5 +1,5 @@
 //! Implements the tool load-system, which loads an ASDF system and reports the compiler's
-//! diagnostics. `loaded` builds the answer of load-file too.
+//! diagnostics. `loaded` also builds the answer of load-file.
 
 use crate::Error;
 use std::path::Path;
@@ -83,8 +83,8 @@ pub(crate) fn loaded(
     let loaded = note_outcome(session, what, &outcome, &text);
     let mut answer = ListedLoad::new(outcome?, shown, detail);
     if let Some(missing) = missing {
-        // The error sentence repeats the failure, so drop it. With `detail` it stays, because
-        // programs look for failures in this field.
+        // The message of the "not found" answer repeats the failure, so omit the failure. With
+        // `detail` it stays, because programs read it from this field.
         answer.failure = answer.failure.filter(|_| detail);
         return missing.with_partial(answer);
     }
@@ -158,7 +158,7 @@ pub(crate) struct ListedLoad {
     path: Option<String>,
     status: LoadStatus,
     duration_ms: u64,
-    /// The files that were compiled; without `detail` only the first ones.
+    /// The files that were compiled; without `detail`, only the first 30.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     compiled: Vec<String>,
     /// Number of files that were compiled.
@@ -174,10 +174,10 @@ pub(crate) struct ListedLoad {
     diagnostics_total: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<LoadFailure>,
-    /// For a load of several systems: how many are loaded.
+    /// For a load of several systems: the number of loaded systems.
     #[serde(skip_serializing_if = "Option::is_none")]
     systems_loaded: Option<usize>,
-    /// For a load of several systems: how many there are.
+    /// For a load of several systems: the number of systems.
     #[serde(skip_serializing_if = "Option::is_none")]
     systems_total: Option<usize>,
     /// Why the other systems are not loaded; the cause that blocks most systems comes first.
@@ -228,8 +228,8 @@ impl ListedLoad {
     }
 }
 
-/// Replaces the failure's path, also inside its sentences, by `shown(path)`. Leaves it alone if
-/// `detail` is set.
+/// Replaces the failure's path by `shown(path)`, also in its message and remedies. With `detail`,
+/// returns the failure unchanged.
 pub(crate) fn shorten_failure(
     mut failure: LoadFailure,
     shown: impl Fn(&str) -> String,

@@ -35,14 +35,14 @@ words! {
 pub struct MacroexpandRequest {
     /// The form, as text.
     pub form: String,
-    /// The package in which the form is read.
+    /// The package for reading the form.
     pub package: String,
     /// How far to expand.
     pub depth: Depth,
     /// Whether `#.` in the form is evaluated.
     pub read_eval: bool,
-    /// Whether local definitions (MACROLET, COMPILER-LET) are evaluated. If not, forms that contain
-    /// them are not expanded, even if they come from an expansion.
+    /// Whether local definitions (MACROLET, COMPILER-LET) are evaluated. If not, forms with local
+    /// definitions are not expanded, even if a macro generated these forms.
     pub local_definitions: bool,
 }
 
@@ -66,7 +66,7 @@ impl MacroexpandRequest {
 pub struct MacroexpandAnswer {
     /// Whether the package was found.
     pub status: LookupStatus,
-    /// The package in which the form was read.
+    /// The package for reading the form.
     #[serde(default)]
     pub package: String,
     /// The form that was expanded, as given or as read from the file.
@@ -79,7 +79,7 @@ pub struct MacroexpandAnswer {
     /// Whether anything was expanded.
     #[serde(default)]
     pub expanded: bool,
-    /// The expansion, printed for that package.
+    /// The expansion, printed in `package`.
     #[serde(default)]
     pub expansion: String,
     /// Whether the printed expansion was truncated.
@@ -144,7 +144,7 @@ impl Question for MacroexpandRequest {
 pub struct FormAt {
     /// The form's text.
     pub text: String,
-    /// The package current at the form, if the file sets one.
+    /// The current package at the form, if the file sets a package.
     pub package: Option<String>,
     /// The form's position in the file.
     pub place: Location,
@@ -153,8 +153,9 @@ pub struct FormAt {
 /// Finds a form by its position in the file at `path`.
 ///
 /// Without `column`, returns the outermost list that begins on `line`. With `column`, returns the
-/// list that begins there or whose operator is there, or else the first list after it on the line.
-/// If no list begins on the line, returns the innermost list around the start of the line.
+/// list that begins at that column or has its operator there, or else the first list that begins
+/// after the column on the line. If there is no such list, returns the innermost list around the
+/// start of the line.
 ///
 /// # Errors
 /// Fails if the file cannot be read.
@@ -169,7 +170,8 @@ pub fn form_at(path: &Path, line: u32, column: Option<u32>) -> std::io::Result<O
     let lists = || text.forms().iter().filter(|form| form.kind == FormKind::List);
     let starts = |form: &&Form| position(form.span.start);
     let on_line = || lists().filter(|form| starts(form).line == line);
-    // Other tools report the position of an operator, so accept it for its form.
+    // Other tools report the position of an operator, so accept that position for the operator's
+    // form.
     let headed = |form: &&Form| {
         let (Some(head), Some(column)) = (text.head(form), column) else { return false };
         let (first, last) = (position(head.span.start), position(head.span.end));

@@ -1,11 +1,10 @@
 //! Implements the requests and tools that load or run code in the image: load systems and files,
 //! evaluate forms, run tests, expand macros, disassemble, inspect objects, and report or restart
-//! the Lisp process. Each request is a plain struct that implements
-//! `Question` or `Action`; it sends a call to the Lisp half, reads the
-//! JSON report, and adds source positions and symbol spellings. The `tool` submodule of each
-//! request wraps it as an MCP tool: arguments, description, paging and text. `trial` holds the
-//! types that all of them share for failures, backtraces and printed values. `diagnostic` holds
-//! the one for compiler diagnostics.
+//! the Lisp process. Each request is a plain struct that implements `Question` or `Action`. The
+//! implementation calls a Lisp function, parses the JSON report, and adds source positions and
+//! symbol spellings. The `tool` submodule wraps the request as an MCP tool: arguments, description,
+//! paging and text. `trial` holds the types for failures, backtraces and printed values, which
+//! several requests share. `diagnostic` holds the type for compiler diagnostics.
 
 pub mod compiler_notes;
 pub(crate) mod diagnostic;

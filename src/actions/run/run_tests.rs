@@ -31,8 +31,8 @@ pub struct RunTestsRequest {
     pub system: Option<String>,
     /// The names of the tests to run, with or without package, in any case; empty for all.
     pub tests: Vec<String>,
-    /// If given, runs only tests whose definition contains one of these lines. Files are named as
-    /// in answers.
+    /// If given, only tests with one of these lines in their definition are run. Paths are written
+    /// as in answers.
     pub lines: Option<Vec<(String, u32)>>,
     /// Time limit for each test.
     pub each: Duration,
@@ -150,13 +150,13 @@ impl Checks {
 }
 
 impl TestStatus {
-    /// Tests whether the test ended without a known problem.
+    /// Returns whether the test passed, was skipped, or is a test-op that returned normally.
     pub fn is_good(self) -> bool {
         matches!(self, TestStatus::Passed | TestStatus::Skipped | TestStatus::Done)
     }
 }
 
-/// How an assertion ended that did not pass.
+/// The outcome of an assertion that did not pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -250,8 +250,11 @@ pub(crate) struct FrameworkTest {
     test: String,
     name: String,
     package: Option<String>,
-    /// The file that the test's function was compiled from.
+    /// The file that created the test.
     file: Option<PathBuf>,
+    /// Whether the file was loaded again without creating the test.
+    #[serde(default)]
+    outdated: bool,
     #[serde(skip)]
     shown: LispName,
     #[serde(skip)]
@@ -267,7 +270,7 @@ enum SystemStatus {
     Unknown,
 }
 
-/// The systems that contain the tests of one system.
+/// The systems to load in order to test one system.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TestSystems {
     status: SystemStatus,
@@ -297,7 +300,7 @@ struct TestReport {
     output: String,
 }
 
-/// The most characters of a test's output in an answer.
+/// The maximum number of characters of a test's output in an answer.
 const OUTPUT: usize = 2_000;
 
 impl TestResult {
@@ -308,8 +311,8 @@ impl TestResult {
 }
 
 impl TestRun {
-    /// Completes the run: counts results, sorts tests that did not pass first, and notes why if no
-    /// test ran.
+    /// Completes the run: counts results, moves tests that did not pass to the front, and sets the
+    /// note if no test ran.
     pub(crate) fn finished(mut self, request: &RunTestsRequest, duration: Duration) -> Self {
         if self.tests.is_empty() && self.not_loaded.is_none() && self.unknown_test.is_none() {
             self.note = Some(text::no_tests(&self.systems, request.lines.is_some()));
@@ -325,7 +328,8 @@ impl TestRun {
 }
 
 impl TestSystems {
-    /// Finds the systems that contain the tests of `name`. Returns `None` if ASDF does not find it.
+    /// Finds the systems that contain the tests of `name`. Returns `None` if ASDF does not find the
+    /// system `name`.
     pub(crate) fn find(
         context: &QueryContext<'_>,
         name: &str,
@@ -336,7 +340,7 @@ impl TestSystems {
         Ok((report.status == SystemStatus::Found).then_some(report))
     }
 
-    /// Lists the systems whose test-op must be performed: the first system, or else those with its
+    /// Lists the systems with a test-op to perform: the first system, or else the systems with its
     /// tests. Omits test-ops that do nothing.
     pub(crate) fn operations(
         &self,
@@ -366,7 +370,7 @@ impl TestSystems {
                 _ => LispName::of_text(&*test.test),
             };
         }
-        tests.retain(|test| places.belongs(test));
+        tests.retain(|test| places.belongs(test) && !test.is_deleted(&places));
         Ok(tests)
     }
 }
@@ -383,6 +387,11 @@ pub(crate) fn unknown_test(
 }
 
 impl FrameworkTest {
+    /// Tests whether the test was deleted from its file. The framework's table still has it.
+    fn is_deleted(&self, places: &TestPlaces) -> bool {
+        self.outdated && !places.is_written(self)
+    }
+
     /// Tests whether the request selects this test.
     pub(crate) fn is_wanted(&self, request: &RunTestsRequest) -> bool {
         let named = request.tests.is_empty() || request.tests.iter().any(|wanted| self.answers(wanted));
@@ -416,8 +425,8 @@ impl FrameworkTest {
         }
     }
 
-    /// Runs the test for at most `allowed`. A test that times out or kills Lisp has a result like
-    /// any other.
+    /// Runs the test for at most `allowed`. A timeout or the death of Lisp is a result, not an
+    /// error.
     ///
     /// # Errors
     /// Fails if the call was cancelled.
@@ -432,8 +441,8 @@ impl FrameworkTest {
     }
 }
 
-/// Performs `system`'s test-op for at most `allowed`, for tests that are in no recognized
-/// framework.
+/// Performs `system`'s test-op for at most `allowed`. This runs tests of frameworks that are not
+/// recognized.
 pub(crate) fn run_test_op(
     context: &QueryContext<'_>,
     system: &str,

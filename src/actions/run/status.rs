@@ -38,17 +38,17 @@ pub(crate) struct StatusAnswer {
     /// How long SBCL took to start, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     start_microseconds: Option<u64>,
-    /// Number of cross references in the index that who-calls and its relatives use.
+    /// Number of cross references in the index, which who-calls and similar tools use.
     records: usize,
     /// The project's root folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     project: Option<String>,
-    /// Why the project's files are not watched for changes, and what to do about it. Without a
-    /// watcher every call checks all files and is slower.
+    /// Why the project's files are not watched for changes, and how to fix that. Without a watcher,
+    /// every call checks all files and is slower.
     #[serde(skip_serializing_if = "Option::is_none")]
     unwatched: Option<String>,
-    /// Why no snapshot can be written of the systems given by --system. Without one, each start
-    /// loads some of them again.
+    /// Why no snapshot of the systems given by --system can be written. Without a snapshot, each
+    /// start reloads some of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     no_snapshot: Option<String>,
     /// The process that owns the shared image, and its clients; only under `serve --share`.

@@ -2,8 +2,8 @@
 //! variables and printed values.
 //!
 //! Lisp refers to objects by handles. Printing runs the user's methods, so it is done in separate
-//! calls that are interrupted if they do not return. A value that cannot be printed then does not
-//! affect the rest of the answer.
+//! calls that are interrupted if they do not return. This way, a value that cannot be printed does
+//! not affect the rest of the answer.
 
 mod run;
 pub(crate) mod tool;
@@ -34,7 +34,7 @@ const PRINTING: [Duration; 2] = [Duration::from_secs(2), Duration::from_millis(5
 /// After this time, values are printed without the user's print methods.
 const USER_METHODS: Duration = Duration::from_secs(6);
 
-/// The most characters of a local variable's value.
+/// The maximum length of a local variable's printed value, in characters.
 const LOCAL: usize = 120;
 
 /// A printed value.
@@ -45,7 +45,7 @@ pub struct PrintedValue {
     /// Whether the text was truncated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
-    /// Whether printing it failed or did not finish.
+    /// Whether printing failed or did not finish.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unprintable: bool,
     /// A handle for `inspect`, unless the text shows the complete value.
@@ -177,7 +177,7 @@ struct LocalReport {
     value: Option<PrintedValue>,
 }
 
-/// Calls a function of the Lisp half from a job that already runs on a Lisp thread, and parses the
+/// Calls the Lisp function `name` from a job that already runs on a Lisp thread, and parses the
 /// answer.
 pub(crate) fn ask<T: DeserializeOwned>(
     on_lisp: &OnLisp<'_>,

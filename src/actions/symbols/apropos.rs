@@ -1,5 +1,4 @@
-//! Implements apropos, which lists the symbols whose names match a pattern, with a short
-//! description of each.
+//! Implements apropos, which finds symbols by name and lists a short description of each symbol.
 
 pub(crate) mod tool;
 
@@ -254,7 +253,7 @@ impl AproposRequest {
         Ok(answer)
     }
 
-    /// Finds all symbols whose names match, in the answer's order.
+    /// Finds all symbols that match, in the answer's order, with and without definitions.
     fn symbols(&self, context: &QueryContext<'_>) -> Result<Vec<Symbol>, Error> {
         let index = &context.index;
         let (prefix, pattern) = self.parts();
@@ -285,8 +284,8 @@ impl AproposRequest {
             (owner == PackageOwner::Sbcl, *rank, owner, text.len(), text.clone())
         };
         found.sort_by_cached_key(key);
-        // A symbol used after a load is in the index from before the load and in the one from after
-        // it.
+        // The index lists a symbol twice if the symbol is in the export from before a load and in
+        // the export from after it.
         found.dedup_by(|a, b| a.2 == b.2);
         Ok(found.into_iter().map(|(.., symbol)| symbol).collect())
     }

@@ -57,7 +57,7 @@ pub struct DescribeSymbolAnswer {
     pub status: LookupStatus,
     /// The name and package that were looked up.
     pub asked: Asked,
-    /// The package in which an unqualified name was looked up, if the request gave none.
+    /// The package that was searched for an unqualified name, if the request gave no package.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// `SETF`, `CAS` or `COMPILER-MACRO` if the name was a list such as `(setf car)`.
@@ -236,7 +236,7 @@ pub struct ClassFacet {
     /// The direct subclasses by name; truncated if there are very many.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subclasses: Vec<LispName>,
-    /// The slots: direct slots first, then inherited ones.
+    /// The slots: direct slots first, then inherited slots.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slots: Vec<SlotFacet>,
     /// The direct default initialization arguments, each with its form.
@@ -352,9 +352,8 @@ impl Question for DescribeSymbolRequest {
     const REPEATABLE: bool = true;
 
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<DescribeSymbolAnswer, Error> {
-        let context = &*context.with_sidecar_symbol(&self.symbol);
-        let index = &context.index;
-        let lookup = self.symbol.lookup(index)?;
+        let (context, lookup) = context.resolve_symbol(&self.symbol)?;
+        let (context, index) = (&*context, &context.index);
         if let Ok((symbol, accessibility)) = lookup.found
             && index.is_from_text(symbol)
         {
@@ -417,7 +416,7 @@ impl Question for DescribeSymbolRequest {
 }
 
 impl Description {
-    /// Describes a symbol that has no definitions.
+    /// Describes a symbol that occurs only in texts, so it has no definitions.
     fn bare(index: &Index, symbol: Symbol, accessibility: Access) -> Self {
         Self {
             symbol: LispName::new(index, index.symbol_text(symbol)),

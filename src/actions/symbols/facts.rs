@@ -35,7 +35,7 @@ pub struct SymbolFacts {
     pub deftype: Option<NamedFacts>,
 }
 
-/// A short description in one namespace.
+/// A short description of a symbol in one namespace, such as functions or variables.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -74,7 +74,7 @@ pub struct SlotFacts {
     pub name: SymbolName,
     /// The reader functions.
     pub readers: Vec<SymbolName>,
-    /// The writers: each is a function, or a name `F` in `(setf F)`.
+    /// The writers: the name of a function, or `F` for a function `(setf F)`.
     pub writers: Vec<SymbolName>,
     /// The type, unless it is T.
     #[serde(rename = "type")]
@@ -87,7 +87,7 @@ pub struct SlotFacts {
 const BATCH: usize = 2000;
 
 impl Question for FactsRequest {
-    /// One entry for each symbol; `None` if it does not exist.
+    /// One entry for each requested symbol; `None` for a symbol that does not exist.
     type Answer = Vec<Option<SymbolFacts>>;
 
     const REPEATABLE: bool = true;

@@ -1,6 +1,6 @@
 //! Implements find-definition, which lists every definition of a symbol, of any kind.
 //!
-//! The image knows what is defined and in which top-level form. The text, as SBCL's reader saw it,
+//! The image records each definition and its top-level form. The text, as SBCL's reader saw it,
 //! gives the position of the name in that form. A name that a macro generates (structure accessors,
 //! `define-foo`) may not occur in the text; the answer then has the position of the form.
 
@@ -99,7 +99,7 @@ pub struct ImageSource {
     /// The file's write date when it was compiled.
     #[serde(default)]
     pub write_date: Option<u64>,
-    /// The octets before the top-level form and the white space in front of it.
+    /// Number of octets before the top-level form and the white space in front of it.
     #[serde(default)]
     pub octet_offset: Option<u32>,
 }
@@ -109,8 +109,8 @@ pub struct ImageSource {
 #[non_exhaustive]
 pub struct FoundDefinition {
     /// The kind: `function`, `generic-function`, `method`, `macro`, `variable`, `constant`,
-    /// `class`, `structure`, `condition`, `type`, …; `name` for a definition in the text whose kind
-    /// is unclear.
+    /// `class`, `structure`, `condition`, `type`, …; `name` for a definition of unclear kind in the
+    /// text.
     pub kind: LispKind,
     /// The definition's name.
     pub name: LispName,
@@ -130,7 +130,7 @@ pub struct FoundDefinition {
     /// kind that the image reports.
     #[serde(skip)]
     pub defines: Option<LispKind>,
-    /// For evidence `via`: the operator whose form generates the definition.
+    /// For evidence `via`: the operator of the form that generates the definition.
     #[serde(skip)]
     pub generated_by: Option<String>,
     /// Whether the file changed after it was loaded.
@@ -151,7 +151,7 @@ pub struct FindDefinitionAnswer {
     pub definitions: Vec<FoundDefinition>,
     /// Number of definitions.
     pub count: usize,
-    /// The package in which an unqualified name was looked up, if the request gave none.
+    /// The package that was searched for an unqualified name, if the request gave no package.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
 }
@@ -164,7 +164,7 @@ pub struct Resolved {
     /// The symbol's name and home package, for calls to the image.
     pub sought: SymbolName,
     function_name: FunctionName,
-    /// The package in which an unqualified name was looked up, if the request gave none.
+    /// The package that was searched for an unqualified name, if the request gave no package.
     pub looked_up_in: Option<String>,
 }
 
@@ -179,9 +179,8 @@ impl Resolved {
     /// # Errors
     /// Fails if the symbol or package does not exist, or if the name cannot be parsed.
     pub(crate) fn new(context: &QueryContext<'_>, named: &NamedSymbol) -> Result<Self, Error> {
-        let context = context.with_sidecar_symbol(named);
+        let (context, lookup) = context.resolve_symbol(named)?;
         let index = &context.index;
-        let lookup = named.lookup(index)?;
         let symbol = found(index, context.project, &lookup)?;
         let uses = SymbolUses::new(index, symbol, lookup.function_name);
         Ok(Self { looked_up_in: lookup.looked_up_in, ..Self::of(&uses) })
@@ -192,8 +191,8 @@ impl Resolved {
         self.function_name.head()
     }
 
-    /// Tests whether a definition is of the requested function name, rather than of another name
-    /// with the same symbol.
+    /// Tests whether a definition has the requested function name: `(setf f)` and `(cas f)` are
+    /// other names with the symbol `f`. A plain name accepts every definition of its symbol.
     pub(crate) fn accepts(&self, definition: &ImageDefinition) -> bool {
         let head = match PrintedName::parse(&definition.name) {
             PrintedName { head: "METHOD", name, .. } => PrintedName::parse(name).head,
@@ -259,7 +258,8 @@ fn from_text(context: &QueryContext<'_>, asked: &Asked) -> Option<FindDefinition
     Some(FindDefinitionAnswer { symbol, count: definitions.len(), definitions, looked_up_in: None })
 }
 
-/// Adds source positions to the definitions that the image reported.
+/// Adds source positions to the definitions that the image reported, and adds definitions that
+/// occur only in the text.
 pub(crate) fn find_definition(
     context: &QueryContext<'_>,
     resolved: &Resolved,
@@ -283,8 +283,8 @@ pub(crate) fn find_definition(
             definitions.push(found);
         }
     }
-    // Search the text for plain names only, because it does not distinguish `(setf name)` from
-    // other lists.
+    // Search the text for plain names only, because the search does not distinguish `(setf name)`
+    // from other lists.
     let naming = match resolved.function_name {
         FunctionName::Plain => project.naming(&sought.name),
         _ => Vec::new(),
@@ -292,8 +292,8 @@ pub(crate) fn find_definition(
     for FileVersion { path, write_date } in naming {
         let Ok(file) = project.positions(&path, write_date) else { continue };
         for found in file.occurrences(sought, &|_| false) {
-            // Skip a form whose definition the image reported: the first argument of a `def…` macro
-            // is not always the name that it defines.
+            // Skip a form if the image reported its definition, because the first argument of a
+            // `def…` macro is not always the name that the form defines.
             if !defines(found.role) || named.contains(&(path.clone(), found.form)) {
                 continue;
             }
@@ -401,8 +401,8 @@ fn placed(
     } else {
         None
     };
-    // A form may define several things of the same name, so take the first one after the start of
-    // the sub-form.
+    // A form may define several things of the same name, so take the first definition after the
+    // start of the sub-form.
     let name = occurrences.iter().filter(proper).find(after);
     let name =
         name.or_else(|| occurrences.iter().find(|found| found.role == SyntaxRole::Named && after(found)));

@@ -1,4 +1,4 @@
-//! Lists the symbols that can be written in a package, for completion.
+//! Lists the symbols that source code in a package can refer to, for completion.
 
 use crate::answer::name::barred;
 use crate::engine::control::Control;
@@ -6,18 +6,19 @@ use crate::handle::context::QueryContext;
 use crate::handle::question::Question;
 use steelbank_xref::{Access, Package, SymbolName};
 
-/// A request for the symbols that can be written in a package.
+/// A request for the symbols that source code in a package can refer to, with a given package
+/// prefix or without a prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessibleNamesRequest {
     /// The current package.
     pub package: String,
-    /// The name or nickname of the package written before the name; `None` for an unqualified name.
+    /// The package prefix: a package's name or nickname. `None` for an unqualified name.
     pub prefix: Option<String>,
     /// Whether the prefix has two colons, so that internal symbols are included.
     pub internal: bool,
 }
 
-/// A symbol that can be written.
+/// A symbol that source code can refer to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Accessible {

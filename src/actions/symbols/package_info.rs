@@ -55,16 +55,16 @@ pub struct PackageInfo {
     /// Local nicknames, which only code in this package can use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub local_nicknames: Vec<String>,
-    /// The packages whose exported symbols it inherits.
+    /// The packages that it uses, inheriting their exported symbols.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uses: Vec<String>,
     /// The packages that inherit from it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub used_by: Vec<String>,
-    /// The symbols that shadow inherited ones.
+    /// The symbols that shadow inherited symbols.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shadowing: Vec<LispName>,
-    /// Other packages that it may modify in spite of their lock.
+    /// Other packages that it may modify even if they are locked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub implements: Vec<String>,
     /// Whether it is locked.
@@ -82,13 +82,13 @@ pub struct PackageInfo {
     /// The exported symbols, with their uses outside the package.
     #[serde(default)]
     pub exports: Vec<Exported>,
-    /// The exported symbols that nothing loaded outside the package uses.
+    /// The exported symbols that no loaded code outside the package uses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unused_exports: Vec<LispName>,
     /// The symbols that are imported individually.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub imports: Vec<Imported>,
-    /// The imported symbols that nothing in the package uses.
+    /// The imported symbols that no code in the package uses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unused_imports: Vec<LispName>,
     /// Whether uses were counted; false for SBCL's packages.
@@ -117,7 +117,7 @@ pub struct PackageSymbol {
     /// Its home package.
     #[serde(skip_serializing, default)]
     pub package: String,
-    /// Its name alone.
+    /// Its name, without package.
     #[serde(skip_serializing, default)]
     pub symbol: String,
 }

@@ -110,7 +110,7 @@ pub enum FindReferencesError {
         pattern: String,
         /// Number of references.
         total: u64,
-        /// The paths with the most references, and their number.
+        /// The paths with the most references, with the number of references in each.
         densest: Vec<(String, u64)>,
     },
     /// The index cannot answer.
@@ -139,7 +139,7 @@ pub struct TextDefinition {
     pub place: Location,
     /// The kind: function, macro, class, …
     pub kind: DefinitionKind,
-    /// The name as it is written there.
+    /// The name as spelled in the file.
     pub symbol: String,
     /// The extent of the definition.
     pub span: Span,
@@ -182,7 +182,7 @@ pub struct TextReference {
     pub symbol: Option<LispName>,
 }
 
-/// The section of all references that a page has.
+/// The position of a page in the list of all references.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Pagination {
@@ -222,7 +222,7 @@ pub struct References {
     pub references: Vec<TextReference>,
     /// Number of references in all.
     pub total_references: u64,
-    /// The section of the references that this page has.
+    /// The position of this page in the list of all references.
     pub pagination: Pagination,
     /// Whether the answer reflects the current files.
     pub status: IndexAge,

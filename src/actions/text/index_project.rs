@@ -114,7 +114,7 @@ pub struct IndexStatus {
     /// Why it is not fresh.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What to do about it.
+    /// The action that makes the index fresh.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action_required: Option<String>,
     /// Number of files that were changed, added or removed.

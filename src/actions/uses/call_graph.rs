@@ -239,9 +239,8 @@ impl Question for CallGraphRequest {
     type Answer = CallGraphAnswer;
 
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<CallGraphAnswer, Error> {
-        let context = &*context.with_sidecar_symbol(&self.symbol);
-        let index = &context.index;
-        let lookup = self.symbol.lookup(index)?;
+        let (context, lookup) = context.resolve_symbol(&self.symbol)?;
+        let (context, index) = (&*context, &context.index);
         let symbol = match lookup.found {
             Ok((symbol, _)) => symbol,
             Err(status) => {

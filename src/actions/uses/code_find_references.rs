@@ -117,9 +117,8 @@ fn with_search<R>(
     request: &CodeFindReferencesRequest,
     then: impl FnOnce(UseSearch<'_>, &Index, Option<String>) -> R,
 ) -> Result<R, Error> {
-    let context = context.with_sidecar_symbols(&request.symbol, request.package.as_deref());
+    let (context, lookup) = context.resolve(&request.symbol, request.package.as_deref())?;
     let QueryContext { index, project, .. } = &*context;
-    let lookup = Lookup::resolved(index, &request.symbol, request.package.as_deref())?;
     let symbol = found(index, project, &lookup)?;
     if request.project_only {
         let advised = |error| Error::of_request(error, Some(Advice::SetProjectOrSearchAll));
@@ -350,7 +349,8 @@ struct OccurrenceCounts {
     without_file: usize,
     /// The number of uses in forms that exist only when the file is read with other features.
     other_readings: usize,
-    /// Loaded files below the root that do not belong to a system of the project.
+    /// Loaded files that use the symbol and are below the root, but belong to no system of the
+    /// project.
     left_out: BTreeSet<String>,
     /// Loaded files that cannot be read.
     unreadable: BTreeSet<String>,
@@ -781,7 +781,8 @@ pub(super) fn classify_occurrence(
             let clear = matches!(occurrence.position, SyntacticContext::Operator | SyntacticContext::Name);
             Some((UseType::Template, clear || !facts.shadowed))
         }
-        // A parameter of the same name does not shadow the name that a project macro defines.
+        // The name that a project macro defines. It is outside the scope of a parameter of the same
+        // name in its form.
         SyntaxRole::Named if !occurrence.bound => sure(UseType::Mention),
         _ if occurrence.local => None,
         SyntaxRole::Named => sure(UseType::Mention),

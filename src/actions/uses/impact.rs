@@ -29,7 +29,7 @@ use super::unloaded::{UnloadedMatches, unloaded_matches};
 use super::use_counts::is_test_path;
 use super::working_tree::changes;
 use crate::answer::location::as_text;
-use crate::answer::lookup::{DEFAULT_PACKAGE, Lookup};
+use crate::answer::lookup::DEFAULT_PACKAGE;
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext, Question};
 use crate::workspace::FileVersion;
@@ -229,9 +229,8 @@ impl ImpactRequest {
             return Err(ImpactError::Nothing.into());
         }
         for name in &self.names {
-            let context = context.with_sidecar_symbols(name, self.package.as_deref());
+            let (context, lookup) = context.resolve(name, self.package.as_deref())?;
             let index = &context.index;
-            let lookup = Lookup::resolved(index, name, self.package.as_deref())?;
             let symbol = found(index, context.project, &lookup)?;
             subjects.looked_up_in = subjects.looked_up_in.or(lookup.looked_up_in);
             let name = index.full_name(symbol);
@@ -354,8 +353,7 @@ impl ImpactRequest {
         let now = context.project.tree_view();
         let mut words = Vec::new();
         for name in &self.names {
-            let context = context.with_sidecar_symbols(name, self.package.as_deref());
-            let lookup = Lookup::resolved(&context.index, name, self.package.as_deref())?;
+            let (context, lookup) = context.resolve(name, self.package.as_deref())?;
             let symbol = found(&context.index, context.project, &lookup)?;
             let uses = SymbolUses::new(&context.index, symbol, lookup.function_name);
             words.extend(uses.words(context.project, &now).unwrap_or_default());

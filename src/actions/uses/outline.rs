@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use steelbank_text::DefinitionKind;
 use steelbank_text::{Globs, LispDefinition, Pattern, TextIndex, TextRole, TextSearch, lisp_definitions};
-use steelbank_tree::{belonging, defines_systems, nested};
+use steelbank_tree::{belonging, defines_systems, is_lisp_by_name, nested};
 use steelbank_xref::{Access, Index, SymbolName};
 
 use super::code_find_references::UseType;
@@ -231,7 +231,8 @@ impl OutlineRequest {
                 let name = system.trim_start_matches([':', '#', '"']).trim_end_matches('"').to_lowercase();
                 let systems = context.project.image_systems();
                 let system = systems.get(&name).ok_or_else(unknown)?;
-                // A loaded system of the project without components has no files.
+                // A loaded system without components has no list of files. If it belongs to the
+                // project, return an empty list instead of an error.
                 let own = system.loaded && context.project.contains(&system.asd);
                 let none = || own.then(Vec::new);
                 Ok(system.files.clone().or_else(none).ok_or_else(unknown)?)
@@ -345,7 +346,7 @@ impl Question for OutlineRequest {
 }
 
 /// Lists the Lisp files at `path`, relative to the project: the file itself, or all files below the
-/// folder except hidden ones.
+/// folder except hidden ones. A loaded file counts whatever its extension.
 pub(crate) fn files_at(context: &QueryContext<'_>, path: &str) -> Result<Vec<PathBuf>, Error> {
     let failed = |error: std::io::Error| -> Error {
         match is_nothing(&error) {
@@ -369,24 +370,19 @@ pub(crate) fn files_at(context: &QueryContext<'_>, path: &str) -> Result<Vec<Pat
             let path = entry.path();
             let hidden = entry.file_name().to_string_lossy().starts_with('.');
             let Ok(kind) = entry.file_type() else { continue };
+            let is_source = || is_lisp_by_name(&path) || context.project.loaded_date(&path).is_some();
             match () {
                 () if hidden => (),
                 () if kind.is_dir() => {
                     let is_other = nested(&path).is_some() && belonging(&root, &path).is_some();
                     folders.extend((!is_other).then_some(path));
                 }
-                () if kind.is_file() && is_lisp(&path) => drop(found.insert(path)),
+                () if kind.is_file() && is_source() => drop(found.insert(path)),
                 () => (),
             }
         }
     }
     Ok(found.into_iter().collect())
-}
-
-fn is_lisp(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| {
-        ["lisp", "lsp", "cl", "asd"].iter().any(|known| extension.eq_ignore_ascii_case(known))
-    })
 }
 
 /// Reads the definitions in the file at `path`. Also returns whether the loaded version is current.

@@ -16,7 +16,7 @@ use steelbank_xref::{Index, Kind, SymbolName};
 use super::code_find_references::{UseType, found};
 use super::graph::{Node, Target, UsedBy, UserFinder};
 use crate::answer::location::as_text;
-use crate::answer::lookup::{DEFAULT_PACKAGE, Lookup};
+use crate::answer::lookup::DEFAULT_PACKAGE;
 use crate::answer::package_owner::PackageOwner;
 use crate::answer::{LispName, Location};
 use crate::engine::Control;
@@ -125,13 +125,12 @@ impl Question for PathRequest {
     type Answer = PathAnswer;
 
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<PathAnswer, Error> {
-        let context = &*context.with_sidecar_symbols(&self.from, self.package.as_deref());
-        let context = &*context.with_sidecar_symbols(&self.to, self.package.as_deref());
-        let index = &context.index;
+        let (context, from) = context.resolve(&self.from, self.package.as_deref())?;
+        let (context, to) = context.resolve(&self.to, self.package.as_deref())?;
+        let (context, index) = (&*context, &context.index);
         let mut answer = PathAnswer::default();
         let mut ends = Vec::new();
-        for (name, printed) in [(&self.from, &mut answer.from), (&self.to, &mut answer.to)] {
-            let lookup = Lookup::resolved(index, name, self.package.as_deref())?;
+        for (lookup, printed) in [(from, &mut answer.from), (to, &mut answer.to)] {
             let symbol = found(index, context.project, &lookup)?;
             *printed = LispName::new(index, lookup.function_name.text(index.symbol_text(symbol)));
             ends.push(Target::requested(index.full_name(symbol), lookup.function_name));

@@ -535,8 +535,8 @@ impl<'a> TokenResolver<'a> {
         found == Some(Likelihood::Certain)
     }
 
-    /// Returns how likely `token`, which has the symbol's name, is the symbol. Words in comments
-    /// and prose are not.
+    /// Returns how likely it is that `token`, which has the symbol's name, is the symbol. `None`:
+    /// it is not, as in a comment, or in prose without a package prefix.
     pub(crate) fn meaning(&self, token: &TokenClass, is_system: bool) -> Option<Likelihood> {
         let current = token.package.as_deref().or(is_system.then_some("ASDF-USER"));
         let named = |package: &str| self.in_package(package, current);
@@ -578,8 +578,8 @@ impl<'a> TokenResolver<'a> {
             && self.defined(package).is_empty()
     }
 
-    /// Returns how likely the unqualified name is the symbol where `current` is the current
-    /// package.
+    /// Returns how likely it is that the unqualified name is the symbol where `current` is the
+    /// current package.
     fn here(&self, current: Option<&str>) -> Option<Likelihood> {
         let Some(current) = current else { return Some(Likelihood::Possible) };
         if let Some(known) = self.bare.borrow().get(current) {
@@ -590,8 +590,8 @@ impl<'a> TokenResolver<'a> {
         found
     }
 
-    /// Returns how likely the name is the symbol in the package that is called `package` where
-    /// `current` is the current package.
+    /// Returns how likely it is that the name in the package called `package` is the symbol.
+    /// `current`: the current package, whose local nicknames apply.
     fn in_package(&self, package: &str, current: Option<&str>) -> Option<Likelihood> {
         let index = self.index;
         let within = current.and_then(|current| index.find_package(current, None));
@@ -664,7 +664,8 @@ impl<'a> TokenResolver<'a> {
         found
     }
 
-    /// Returns how likely a package with this definition has the symbol.
+    /// Returns how likely it is that the symbol is accessible in a package with this definition.
+    /// `None`: it is not.
     fn by_definition(&self, defined: &PackageText) -> Option<Likelihood> {
         let (name, home) = (&self.target.name, &self.target.package);
         if defined.names.contains(home) {

@@ -13,7 +13,7 @@ use super::code_find_references::{SingleUse, uses_of_symbol};
 use super::symbol_uses::SymbolUses;
 use super::unloaded::{UnloadedMatches, text_counts};
 use crate::answer::designator::DesignatorError;
-use crate::answer::lookup::{Asked, LookupStatus, NamedSymbol};
+use crate::answer::lookup::{Asked, Lookup, LookupStatus, NamedSymbol};
 use crate::answer::{Caution, LispName, Location, OtherText};
 use crate::engine::control::Control;
 use crate::handle::Error;
@@ -73,7 +73,11 @@ impl WhoRequest {
     /// The name cannot be parsed. A missing symbol or package is not an error but a status in the
     /// answer.
     pub fn answer_from_index(&self, index: &Index) -> Result<WhoAnswer, DesignatorError> {
-        let lookup = self.symbol.lookup(index)?;
+        Ok(self.recorded_users(index, self.symbol.lookup(index)?).0)
+    }
+
+    /// Lists the users that the compiler recorded. Returns the uses too, if the symbol exists.
+    fn recorded_users<'a>(&self, index: &'a Index, lookup: Lookup) -> (WhoAnswer, Option<SymbolUses<'a>>) {
         let mut answer = WhoAnswer {
             kind: self.kind,
             status: LookupStatus::Found,
@@ -87,42 +91,32 @@ impl WhoRequest {
             elsewhere: Vec::new(),
             cautions: Vec::new(),
         };
-        match lookup.found {
-            Err(status) => answer.status = status,
-            Ok((symbol, access)) => {
-                let uses = SymbolUses::new(index, symbol, lookup.function_name);
-                answer.symbol = Some(QueriedSymbol {
-                    text: uses.name(),
-                    name: uses.sought().name.clone(),
-                    package: index.home_name(symbol),
-                    accessibility: access,
-                });
-                answer.users = Users::recorded(index, self.kind, &uses);
-                answer.count = answer.users.len();
-            }
-        }
-        Ok(answer)
+        let (symbol, accessibility) = match lookup.found {
+            Ok(found) => found,
+            Err(status) => return (WhoAnswer { status, ..answer }, None),
+        };
+        let uses = SymbolUses::new(index, symbol, lookup.function_name);
+        answer.symbol = Some(QueriedSymbol {
+            text: uses.name(),
+            name: uses.sought().name.clone(),
+            package: index.home_name(symbol),
+            accessibility,
+        });
+        answer.users = Users::recorded(index, self.kind, &uses);
+        answer.count = answer.users.len();
+        (answer, Some(uses))
     }
 
     /// Adds the places, the users without a record, and the cautions.
-    fn complete(&self, context: &QueryContext<'_>, answer: &mut WhoAnswer) -> Result<(), Error> {
+    fn complete(&self, context: &QueryContext<'_>, uses: &SymbolUses<'_>, answer: &mut WhoAnswer) {
         let (index, project) = (&context.index, context.project);
         let now = project.tree_view();
-        let lookup = self.symbol.lookup(index)?;
-        let Ok((symbol, _)) = lookup.found else {
-            let target = answer.asked.symbol(index, lookup.package);
-            let mut text = text_counts(index, project, &now, &target);
-            answer.cautions = std::mem::take(&mut text.cautions);
-            answer.unloaded = text.with_definitions();
-            return Ok(());
-        };
-        let uses = SymbolUses::new(index, symbol, lookup.function_name);
-        let found = if self.recorded_only { Vec::new() } else { uses_of_symbol(context, &uses, &now) };
+        let found = if self.recorded_only { Vec::new() } else { uses_of_symbol(context, uses, &now) };
         if !self.recorded_only {
             let of_kind = found.iter().filter(|used| used.found.use_type.kind() == Some(self.kind));
             let (users, toplevel): (Vec<&SingleUse>, Vec<&SingleUse>) =
                 of_kind.partition(|used| used.found.caller.is_some());
-            answer.users.locate(&users, &uses, &mut context.sbcl.places(), project);
+            answer.users.locate(&users, uses, &mut context.sbcl.places(), project);
             answer.count = answer.users.len();
             answer.toplevel = toplevel.into_iter().map(TopLevelUse::new).collect();
             answer.toplevel.sort();
@@ -141,7 +135,7 @@ impl WhoRequest {
         if answer.count == 0 && answer.toplevel.is_empty() {
             let others = Kind::ALL.into_iter().filter(|&kind| subject(kind) != subject(self.kind));
             answer.elsewhere = others
-                .map(|kind| Elsewhere { kind, count: users_of_kind(index, kind, &uses, &found) })
+                .map(|kind| Elsewhere { kind, count: users_of_kind(index, kind, uses, &found) })
                 .filter(|elsewhere| elsewhere.count > 0)
                 .collect();
             let written = found.iter().map(|used| &used.found).filter(|found| found.is_written());
@@ -150,7 +144,6 @@ impl WhoRequest {
                 answer.cautions.push(Caution::Written(written.len()));
             }
         }
-        Ok(())
     }
 }
 
@@ -167,9 +160,19 @@ impl Question for WhoRequest {
 
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<WhoAnswer, Error> {
         control.check()?;
-        let context = &*context.with_sidecar_symbol(&self.symbol);
-        let mut answer = self.answer_from_index(&context.index)?;
-        self.complete(context, &mut answer)?;
+        let (context, lookup) = context.resolve_symbol(&self.symbol)?;
+        let (context, index) = (&*context, &context.index);
+        let package = lookup.package;
+        let (mut answer, uses) = self.recorded_users(index, lookup);
+        match uses {
+            Some(uses) => self.complete(context, &uses, &mut answer),
+            None => {
+                let target = answer.asked.symbol(index, package);
+                let mut text = text_counts(index, context.project, &context.project.tree_view(), &target);
+                answer.cautions = std::mem::take(&mut text.cautions);
+                answer.unloaded = text.with_definitions();
+            }
+        }
         Ok(answer)
     }
 }

@@ -14,7 +14,7 @@ use super::graph::{Target, UsedBy, UserFinder, function_in, subclasses};
 use crate::actions::symbols::describe_symbol::DescribeSymbolRequest;
 use crate::answer::designator::elements;
 use crate::answer::location::as_text;
-use crate::answer::lookup::{Lookup, NamedSymbol, about_symbol};
+use crate::answer::lookup::{NamedSymbol, about_symbol};
 use crate::answer::{LispName, Location};
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext, Question};
@@ -68,9 +68,8 @@ impl Question for WhoMakesRequest {
     type Answer = WhoMakesAnswer;
 
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<WhoMakesAnswer, Error> {
-        let context = &*context.with_sidecar_symbol(&self.symbol);
-        let index = &context.index;
-        let lookup = Lookup::resolved(index, &self.symbol.name, self.symbol.package.as_deref())?;
+        let (context, lookup) = context.resolve_symbol(&self.symbol)?;
+        let (context, index) = (&*context, &context.index);
         let symbol = found(index, context.project, &lookup)?;
         let class = index.symbol_text(symbol);
         let below = subclasses(context, &index.full_name(symbol), control)?;

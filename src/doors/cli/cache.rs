@@ -100,7 +100,7 @@ impl Cache {
     fn clear(&self, shell: &Shell, cache: &Path, what: CachePart) -> Result<Exit, CommandError> {
         let mut cleared = Vec::new();
         for (kind, name, folders) in CachePart::EACH {
-            // Clear undo data only by name, because it cannot be recreated.
+            // Clear undo data only if it is named, because it cannot be recreated.
             if what != kind && (what != CachePart::All || kind == CachePart::Undo) {
                 continue;
             }
@@ -160,7 +160,7 @@ fn line(entry: &SnapshotEntry) -> String {
         _ => format!("{} days", age / 86_400),
     };
     let how = entry.unfit.as_ref().map_or_else(|| "fresh".to_owned(), |why| format!("not used: {why}"));
-    let before = if entry.dependencies { "what comes before " } else { "" };
+    let before = if entry.dependencies { "the dependencies of " } else { "" };
     format!(
         "{before}{} of {root}: {}, {}, used {age} ago, {how}",
         entry.systems.join(", "),

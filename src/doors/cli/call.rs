@@ -1,4 +1,4 @@
-//! Calls tools from the shell. `steelbank tools` lists them, `steelbank call` and the generated
+//! Calls tools from the shell. `steelbank tools` lists them; `steelbank call` and the generated
 //! subcommands call one. The text of the answer goes to standard output, its notes to standard
 //! error.
 
@@ -86,7 +86,7 @@ pub(super) fn call(
 ) -> Result<Exit, CommandError> {
     let (session, complete) = shell.loaded_session()?;
     let answer = call_with_progress(tool, &session, arguments)?;
-    // With -q, report in the exit code whether there are results.
+    // With -q, use the exit code of the summary, which reports whether there are results.
     let summary =
         summary.or((shell.options.quiet && lists::returns_lists(tool)).then_some(ListOutput::Count));
     let exit = match summary.filter(|_| answer.outcome == CallOutcome::Answered) {
@@ -117,7 +117,8 @@ fn print_summary(
     Ok(if entries.is_empty() { Exit::NotFound } else { Exit::Answered })
 }
 
-/// Starts to make a snapshot in the background, and returns the exit code.
+/// Starts to make a snapshot in the background. Returns `exit`, or the exit code for an engine
+/// error if the systems are not `complete`.
 fn finish(
     shell: &Shell,
     session: &Session,
@@ -125,8 +126,8 @@ fn finish(
     exit: Result<Exit, CommandError>,
 ) -> Result<Exit, CommandError> {
     shell.options.project.make_snapshot_later(session, true);
-    // Report an error even after an answer, because systems that failed to load may have changed
-    // it.
+    // Report an error even after an answer, because results may be missing if a system did not
+    // load.
     if complete { exit } else { exit.map(|_| Exit::Engine) }
 }
 

@@ -17,7 +17,8 @@ const LETTERS: [(&str, char); 3] = [("package", 'p'), ("glob", 'g'), ("limit", '
 /// Options with an alias.
 const ALIASES: [(&str, &str); 1] = [("project_only", "all")];
 
-/// The positional arguments of tools where these are optional or not in alphabetical order.
+/// The positional arguments, in order, of tools with optional positional arguments or an order that
+/// is not alphabetical.
 const BY_POSITION: [(&str, &[&str]); 11] = [
     ("check", &["paths"]),
     ("check-structure", &["path"]),
@@ -160,7 +161,8 @@ fn named(name: &str) -> String {
     format!("named {name}")
 }
 
-/// Returns the option that turns a flag off. Only flags whose default depends on the call have one.
+/// Returns the option that turns a flag off. Only flags without a fixed default have such an
+/// option, because their default depends on the call.
 fn negation(name: &str, property: &Value, required: bool) -> Option<Arg> {
     let either =
         property.get("type").is_some_and(|kind| kind == "boolean") && property.get("default").is_none();
@@ -189,8 +191,8 @@ fn option(name: &str, property: &Value) -> String {
     if defaults_to_true(property) { format!("no-{long}") } else { long }
 }
 
-/// Collects the tool's arguments from a subcommand's. Omits arguments that were not given, except
-/// that a list's limit then becomes the largest.
+/// Converts the subcommand's parsed options to the tool's arguments. Omits arguments that were not
+/// given, except `limit`, which becomes its maximum.
 pub(super) fn arguments(tool: &Tool, matches: &ArgMatches) -> Object {
     let none = Map::new();
     let properties = tool.input().get("properties").and_then(Value::as_object).unwrap_or(&none);
@@ -205,7 +207,7 @@ pub(super) fn arguments(tool: &Tool, matches: &ArgMatches) -> Object {
                 let is_denied = matches.try_get_one::<bool>(&negation_id(name)).ok().flatten();
                 match (is_denied, matches.get_one::<bool>(name)) {
                     (Some(true), _) => Some(Value::from(false)),
-                    // Neither option was given: omit the flag.
+                    // Omit the flag if neither option was given.
                     (Some(false), Some(false)) => None,
                     (_, said) => said.copied().map(Value::from),
                 }
@@ -231,8 +233,8 @@ pub(super) fn arguments(tool: &Tool, matches: &ArgMatches) -> Object {
     given
 }
 
-/// Makes the paths in `arguments` absolute if they exist relative to the current folder, where the
-/// shell completes them, but not relative to the project's `root`, which tools expect.
+/// Makes a path absolute if it exists in the current folder but not in the project's `root`. The
+/// shell completes paths in the current folder, but tools resolve them against `root`.
 pub(super) fn name_from_root(tool: &Tool, arguments: &mut Object, root: &Path) {
     // Skip inspect: its path selects a part of an object.
     if tool.name() == "inspect" {

@@ -37,7 +37,8 @@ pub(super) fn script(shell: Shell) -> Result<Vec<u8>, CommandError> {
         completer.write_registration(VARIABLE, "steelbank", "steelbank", "steelbank", &mut script)?;
     }
     if shell == "zsh" {
-        // zsh runs a file in fpath as the function itself, so the first request must complete too.
+        // When zsh loads the script from fpath, it runs the script in place of the completion
+        // function. Therefore the script itself completes the first request.
         script.extend(b"[[ $funcstack[1] = _steelbank ]] && _clap_dynamic_completer_steelbank\n");
     }
     Ok(script)
@@ -86,8 +87,8 @@ fn packages(typed: &OsStr) -> Vec<CompletionCandidate> {
     starting_with(typed, packages.collect())
 }
 
-/// Lists the symbols of the package whose prefix was typed. Without a prefix, lists the package
-/// prefixes and the exported symbols of COMMON-LISP.
+/// If a package prefix was typed, lists the symbols of that package. Otherwise lists the prefixes
+/// of all packages and, if any text was typed, the symbols of COMMON-LISP.
 fn names(typed: &OsStr) -> Vec<CompletionCandidate> {
     let (Some(text), Some(index)) = (typed.to_str(), index()) else { return Vec::new() };
     let names = |package: Package, prefix: &str| -> Vec<String> {
@@ -139,7 +140,7 @@ fn last(root: Option<&Path>) -> Option<(Index, Vec<String>)> {
     snapshot::last(&installation::cache()?.join("projects"), root?)
 }
 
-/// Opens the index of the project's last snapshot, or else that of the core.
+/// Opens the index of the project's last snapshot, or else the index of SBCL's core.
 fn index() -> Option<Index> {
     last(root().as_deref()).map(|(index, _)| index).or_else(|| match installation::find(None).ok()?.index {
         IndexData::Memory(bytes) => Index::open(bytes).ok(),
@@ -147,8 +148,8 @@ fn index() -> Option<Index> {
     })
 }
 
-/// Replaces clap's completer for Bash, which breaks words at colons and replaces only the text
-/// after the last one.
+/// Replaces clap's completer for Bash. Bash breaks words at colons and replaces only the text after
+/// the last colon, so the script removes the text before it from the candidates.
 #[derive(Debug)]
 struct Bash;
 

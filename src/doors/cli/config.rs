@@ -39,7 +39,7 @@ pub(super) struct UserConfig {
     /// The permissions that `serve` grants in addition to its options.
     #[serde(default)]
     allow: Vec<Allowed>,
-    /// The same as in a project's file, which takes precedence.
+    /// The tools that `serve` offers if the project's file does not set them.
     pub(super) tools: Option<String>,
 }
 
@@ -54,7 +54,7 @@ impl ProjectConfig {
     /// Reads the file of the project in `folder`, if there is one.
     ///
     /// # Errors
-    /// The file cannot be read, or has an unknown setting.
+    /// The file cannot be read or is not valid.
     pub(super) fn load(folder: &Path) -> Result<Self, CommandError> {
         read(&folder.join(PROJECT_FILE), |key| {
             (key == "allow").then(|| match user_file() {
@@ -69,7 +69,7 @@ impl UserConfig {
     /// Reads the user's file, if there is one.
     ///
     /// # Errors
-    /// The file cannot be read, or has an unknown setting.
+    /// The file cannot be read or is not valid.
     pub(super) fn load() -> Result<Self, CommandError> {
         user_file().map_or_else(|| Ok(Self::default()), |path| read(&path, |_| None))
     }
@@ -88,8 +88,8 @@ fn user_file() -> Option<PathBuf> {
     installation::variable("XDG_CONFIG_HOME").or_else(own).map(|folder| folder.join(USER_FILE))
 }
 
-/// Reads a configuration file, or returns the defaults if it does not exist. `why` adds a hint to
-/// the error about a key.
+/// Reads a configuration file, or returns the defaults if it does not exist. If a key is invalid,
+/// the text that `why` returns for it is added to the error.
 fn read<T: Default + DeserializeOwned>(
     path: &Path,
     why: impl Fn(&str) -> Option<String>,

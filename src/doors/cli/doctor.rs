@@ -31,7 +31,7 @@ struct ImageIdentity {
 struct Report {
     steelbank: &'static str,
     sbcl: String,
-    /// The version of the `sbcl` on PATH, if it differs from this one.
+    /// The version of the `sbcl` on PATH, if it differs from the version that steelbank runs.
     sbcl_on_path: Option<String>,
     machine: String,
     /// The versions that `--sbcl` can start.
@@ -91,8 +91,8 @@ struct HealthCheck {
     what: String,
 }
 
-/// The minimum number of calls of mapcar in a correct build. A build without the cross references
-/// of SBCL's own code has none; versions differ by a few.
+/// The minimum number of calls of mapcar in SBCL's code that a correct build records. A build
+/// without the cross references of SBCL's code has none; versions differ by a few.
 const MIN_CALLS_OF_MAPCAR: usize = 400;
 
 pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
@@ -155,8 +155,8 @@ fn examine(shell: &Shell) -> Result<Report, CommandError> {
         contribs: match &image.contribs {
             Contribs::Folder(path) => path.display().to_string(),
             Contribs::Packed { files, folder } => {
-                let state = if folder.is_dir() { "unpacked in" } else { "to be unpacked, when needed, in" };
-                format!("{} modules in this program, {state} {}", files.len(), folder.display())
+                let when = if folder.is_dir() { "" } else { " when needed" };
+                format!("{} modules in this program, unpacked in {}{when}", files.len(), folder.display())
             }
             Contribs::None => {
                 "none: there is no cache folder to unpack them in; set STEELBANK_CACHE".to_owned()
@@ -164,7 +164,7 @@ fn examine(shell: &Shell) -> Result<Report, CommandError> {
         },
         sbcl_sources: match &shell.installation.sources {
             Some(path) if path.join("src").is_dir() => path.display().to_string(),
-            _ => "not found: positions in SBCL's own code are only as exact as SBCL's records".to_owned(),
+            _ => "not found: positions in SBCL's code are only as exact as SBCL's records".to_owned(),
         },
         modules: identity.modules,
         packages: identity.packages,
@@ -237,21 +237,21 @@ fn sbcl_on_path() -> Option<String> {
     Some(String::from_utf8(said.stdout).ok()?.trim().strip_prefix("SBCL ")?.to_owned())
 }
 
-/// Checks that SBCL's own code has cross references.
+/// Checks that SBCL's code has cross references.
 fn calls_of_mapcar(bank: &Steelbank) -> Result<HealthCheck, CommandError> {
     let answer = bank.ask(&WhoRequest::calls("cl:mapcar"), &Control::default())?;
     let calls: usize = answer.users.iter().map(|user| user.uses).sum();
     Ok(HealthCheck {
         holds: calls >= MIN_CALLS_OF_MAPCAR,
         what: format!(
-            "{} functions of SBCL's own call mapcar, at {calls} places ({MIN_CALLS_OF_MAPCAR} are needed)",
+            "{} functions of SBCL call mapcar, at {calls} places ({MIN_CALLS_OF_MAPCAR} are expected)",
             answer.count
         ),
     })
 }
 
 /// Checks that three calls in one compiled function are recorded at three places. Some versions of
-/// SBCL record wrong ones.
+/// SBCL record wrong places.
 fn form_numbers(bank: &Steelbank) -> HealthCheck {
     const CODE: &str = "(defpackage #:steelbank-doctor (:use #:cl))
 (defun steelbank-doctor::callee (x) x)
@@ -327,7 +327,7 @@ fn text(report: &Report) -> String {
     let here = &report.project;
     let known = |text: &Option<String>, none: &str| text.clone().unwrap_or_else(|| none.to_owned());
     lines.extend([
-        format!("  project       {}", known(&here.folder, "none here; name its folder with --project DIR")),
+        format!("  project       {}", known(&here.folder, "none here; select one with --project DIR")),
         format!(
             "  systems       {}",
             if here.systems.is_empty() { "none".to_owned() } else { here.systems.join(", ") }

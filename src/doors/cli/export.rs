@@ -64,7 +64,7 @@ struct LoadedProject {
 
 impl LoadedProject {
     /// Loads the systems of --system, or else all systems of the project. Does not start from a
-    /// snapshot, because compiler diagnostics are stored with the fasls.
+    /// snapshot, because a snapshot has no compiler diagnostics.
     fn load(shell: &Shell, bar: &Bar) -> Result<Self, CommandError> {
         let options = &shell.options.project;
         if options.root()?.folder().is_none() {
@@ -180,7 +180,7 @@ impl SiteCommand {
         bar.end();
         let summary = written?;
         shell.output.error(&format!(
-            "{} of {} and {}, {:.1} MB for {:.1} MB of source: {}",
+            "{} for {} and {}, {:.1} MB from {:.1} MB of source: {}",
             counted(summary.pages, "page", "pages"),
             counted(summary.files, "file", "files"),
             counted(summary.symbols, "symbol", "symbols"),

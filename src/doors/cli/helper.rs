@@ -29,7 +29,8 @@ use crate::{Builder, Control, DescribeSymbolRequest, ProjectSettings, Steelbank,
 /// indexes.
 const NON_HEAP_BYTES: u64 = 3 << 30;
 
-/// The maximum time that a snapshot helper continues after the process that started it has ended.
+/// The time limit of a snapshot helper that may continue after the process that started it has
+/// ended.
 const MAX_OUTLIVING_TIME: Duration = Duration::from_secs(300);
 
 type Replies = Arc<Mutex<Box<dyn Write + Send>>>;
@@ -175,7 +176,7 @@ fn snapshot(shell: &Shell, start: &HelperStart) -> Result<(), String> {
             end(None);
         });
     }
-    // Processes that it starts end together with it.
+    // Child processes must not outlive this process.
     let start = HelperStart { outlives: false, ..start.clone() };
     let options = shell.options.project.sbcl_options();
     let order =
@@ -183,7 +184,7 @@ fn snapshot(shell: &Shell, start: &HelperStart) -> Result<(), String> {
     order.run(false, |_| ()).map(drop).map_err(|error| error.to_string())
 }
 
-/// Returns a builder for an image of `start`'s project without a snapshot.
+/// Returns a builder for an image of the project in `start`.
 fn builder(shell: &Shell, start: &HelperStart) -> Builder {
     let project = ProjectSettings {
         root: start.root.clone(),
@@ -222,7 +223,7 @@ fn session(shell: &Shell, start: &HelperStart) -> Result<Session, CommandError> 
         // Record refused writes from now on.
         bank.refused_writes()?;
     }
-    // Allow evaluation, which the requesting image has checked, but no edits, which only that image
-    // makes.
+    // Allow evaluation, because the process that sends the orders has checked that permission.
+    // Allow no edits, because only that process writes files.
     Ok(Session::new(bank).allowing(Permissions { eval: true, edits: false }))
 }

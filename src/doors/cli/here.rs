@@ -34,7 +34,7 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
         ("outline", "lists all definitions with their number of uses"),
         ("outline --unused", "lists definitions without uses"),
         ("code-find-references NAME", "lists every use of a symbol, by line and column"),
-        ("impact NAME", "lists everything that a change of it affects"),
+        ("impact NAME", "lists everything that a change of a symbol affects"),
         ("rename NAME NEW-NAME", "previews a rename; with --apply, verifies it and writes it"),
     ] {
         text.push_str(&format!("\n  steelbank --system {first} {command:<26}  {what}"));

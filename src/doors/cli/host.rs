@@ -3,9 +3,9 @@
 //!
 //! Each client is a process that connects to the host's Unix socket, sends its [`ClientSettings`]
 //! and passes its standard input and output as descriptors. The host then serves MCP or LSP on
-//! these descriptors, with one thread and one [`ClientSlot`] for each client, in one [`Session`] of
-//! one Lisp. It ends when it has had no client for `--linger` seconds. If Lisp dies, the program is
-//! executed again in place and continues with the same clients.
+//! these descriptors. Each client has a thread, a [`ClientSlot`] and a copy of the [`Session`]; all
+//! copies use the same Lisp. The host ends when it has had no client for `--linger` seconds. If
+//! Lisp dies, the program is executed again in place and continues with the same clients.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -45,7 +45,7 @@ struct Host {
     session: Session,
     /// Describes the image in full; see [`share::image`].
     image: String,
-    /// The names of the loads at startup.
+    /// The names of the items that are loaded at startup.
     loads: Vec<String>,
     /// The scratch copies that compile editors' files. They exist as long as there are editors.
     copies: Mutex<Weak<CheckCopies>>,
@@ -178,8 +178,9 @@ impl Host {
                     let _ = self.begin(socket);
                     continue;
                 }
-                // The present clients need no listener. A descriptor may become free later, or the
-                // listener may have been closed by Lisp code.
+                // Continue without the listener while there are clients. The error may be
+                // temporary, if no descriptor is free, or permanent, if Lisp code has closed the
+                // listener.
                 Err(_) if !alone => std::thread::sleep(POLL_INTERVAL),
                 told => drop(told?),
             }
@@ -198,8 +199,8 @@ impl Host {
 
     fn begin(self: &Arc<Self>, socket: UnixStream) -> io::Result<()> {
         self.spawn(move |host| {
-            // Close the socket of a client that passes no descriptors, or if this process has no
-            // room for them; the client retries.
+            // If the client passes no descriptors, or this process has no room for them, the socket
+            // is closed, and the client retries.
             let Ok((joining, streams)) = check_user(&socket).and_then(|()| take_over(&socket)) else {
                 return;
             };
@@ -265,7 +266,7 @@ impl Host {
         Ok(())
     }
 
-    /// Resumes a client of the previous image of this process.
+    /// Resumes a client after a restart of this program.
     fn resume_client(
         &self,
         socket: &UnixStream,
@@ -280,7 +281,7 @@ impl Host {
         self.start_client(socket, streams, &settings, seat, Some(client))
     }
 
-    /// Starts to serve a client. Its messages are answered from now on.
+    /// Creates the server of a client. Sends `Welcome` to a new client.
     fn start_client(
         &self,
         socket: &UnixStream,
@@ -324,7 +325,7 @@ impl Host {
     }
 
     /// Returns a function for an editor's session that waits until the host's loads have ended and
-    /// returns the errors of failed ones.
+    /// returns the errors of the failed loads.
     fn first_load(&self) -> FirstLoad {
         let named = self.loads.clone();
         Box::new(move |session| {

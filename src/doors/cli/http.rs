@@ -41,7 +41,7 @@ pub(super) fn run(
     };
     let token = file.as_deref().map(token).transpose()?;
     let announce = |address: &HttpAddress| {
-        let shown = file.map(|file| format!(" Clients show the bearer token in {}.", file.display()));
+        let shown = file.map(|file| format!(" Clients must send the bearer token from {}.", file.display()));
         shell.output.error(&format!("serving MCP at {address}.{}", shown.unwrap_or_default()));
     };
     let join = move || joined(&joiner).map_err(|trouble| trouble.message);
@@ -57,8 +57,8 @@ fn joined(joiner: &Joiner) -> Result<HttpConnection, CommandError> {
     Ok(HttpConnection { stream, guard: Box::new(HostSocket(socket)) })
 }
 
-/// Returns the file of the token for an address. It persists, so that MCP hosts can have the token
-/// in their settings.
+/// Returns the path of the file that stores the access token for an address. The token is kept
+/// between runs, so that users can put it in the settings of MCP hosts.
 fn token_file(address: &str) -> Result<PathBuf, CommandError> {
     let cache = installation::cache().ok_or_else(|| CommandError {
         exit: Exit::Engine,

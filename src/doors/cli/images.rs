@@ -11,8 +11,8 @@ use super::{CommandError, Exit, installation};
 use crate::Installation;
 use crate::engine::RuntimeLibrary;
 
-/// The digest of the Lisp half and the shim. An image is usable only if it was built from the same
-/// ones.
+/// The digest of steelbank's Lisp code and C code. An image is usable only if it was built from the
+/// same code.
 const KEY: &str = env!("STEELBANK_IMAGE_KEY");
 
 /// The file in an image that names the SBCL tree it was built from.
@@ -67,7 +67,7 @@ pub(super) fn find(version: &str) -> Result<Option<SbclImage>, CommandError> {
         format!("in the checkout that this steelbank {} was built from", env!("CARGO_PKG_VERSION"));
     if let Some(other) = images.iter().find(|image| image.version == version) {
         return usage(format!(
-            "{} was built for another build of steelbank, so this one cannot start it. To build its own, run {checkout}:\n  \
+            "{} was built for another build of steelbank, so this build cannot start it. To build a new image, run {checkout}:\n  \
              ./bootstrap --sbcl {version}",
             other.folder.display()
         ));
@@ -84,8 +84,8 @@ pub(super) fn find(version: &str) -> Result<Option<SbclImage>, CommandError> {
 }
 
 impl SbclImage {
-    /// Returns the cache folder for projects. Each image has its own, because fasls and symbol
-    /// numbers differ between versions of SBCL.
+    /// Returns the cache folder for projects. Each image has a separate folder, because fasls and
+    /// symbol numbers differ between versions of SBCL.
     pub(super) fn projects(&self) -> PathBuf {
         self.folder.join("projects")
     }
@@ -105,14 +105,15 @@ impl SbclImage {
         Ok(Installation { sources, ..Installation::in_folder(&self.folder, library) })
     }
 
-    /// Returns the SBCL tree that it was built from, which has the sources.
+    /// Returns the path of the SBCL tree that the image was built from. The tree contains SBCL's
+    /// sources.
     fn sources(&self) -> Option<PathBuf> {
         let name = fs::read_to_string(self.folder.join(TREE)).ok()?;
         Some(installation::cache()?.join(name.trim_end()))
     }
 
     /// Bakes the exported cross references into an index, as the program's build does for the SBCL
-    /// inside it.
+    /// inside the program.
     fn bake(&self, sources: Option<&Path>) -> Result<(), String> {
         let file = |name: &str| self.folder.join(name);
         let mut head = [0; format::MAGIC.len()];

@@ -45,7 +45,7 @@ impl TextOptions {
     /// Opens the text index of the files below `root`.
     ///
     /// # Errors
-    /// There is no cache folder for it, or `root` is not a readable folder.
+    /// There is no usable cache folder, or `root` is not a readable folder.
     pub(super) fn open(self, root: &Path) -> Result<TextIndex, String> {
         let cache = installation::cache().ok_or(
             "There is no cache folder for the text index. Set HOME, or set STEELBANK_CACHE to a folder's path.",

@@ -28,19 +28,18 @@ pub(super) fn find(image: Option<&SbclImage>) -> Result<Installation, CommandErr
     })
 }
 
-/// The cache folder, with a warning if it is not the configured one.
+/// The cache folder, with a warning if it is not the configured folder.
 struct CacheFolder {
     path: Option<PathBuf>,
     caution: Option<String>,
 }
 
-/// Returns the cache folder: the one that `bootstrap` uses, or a temporary one if that is not
-/// writable.
+/// Returns the configured cache folder, or a temporary folder if that is not writable.
 pub(super) fn cache() -> Option<PathBuf> {
     cache_folder().path.clone()
 }
 
-/// Returns a warning if the cache folder is not the configured one.
+/// Returns a warning if the cache folder is not the configured folder.
 pub(super) fn caution() -> Option<&'static str> {
     cache_folder().caution.as_deref()
 }
@@ -72,7 +71,7 @@ fn cache_folder() -> &'static CacheFolder {
     })
 }
 
-/// Returns the error of writing to `folder`, or to its nearest existing parent.
+/// Checks write access to `folder`, or to its nearest existing parent, and returns the error.
 fn write_error(folder: &Path) -> Option<Errno> {
     let there = folder.ancestors().find(|folder| folder.exists())?;
     access(there, Access::WRITE_OK | Access::EXEC_OK).err()

@@ -28,7 +28,7 @@ const LISTS: [(&str, &[&str]); 16] = [
     ("who-specializes", &["users", "toplevel"]),
 ];
 
-/// The keys of answers whose values are places in the form `file:line:column`.
+/// The keys of answers that hold places in the form `file:line:column`.
 const PLACES: [&str; 5] = ["approximate", "asd", "at", "place", "places"];
 
 const COUNT: &str = "count";
@@ -39,7 +39,7 @@ const FILES: &str = "files-with-matches";
 pub(super) enum ListOutput {
     /// The number of entries.
     Count,
-    /// The files of all places, one a line.
+    /// The files of all places, one per line.
     Files,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn options(tool: &Tool) -> Vec<Arg> {
     let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
     vec![
         flag(COUNT).short('c').conflicts_with(FILES).help("Print only the number of results"),
-        flag(FILES).short('l').help("Print only the files with results, one a line"),
+        flag(FILES).short('l').help("Print only the files with results, one per line"),
     ]
 }
 

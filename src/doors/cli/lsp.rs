@@ -18,11 +18,11 @@ pub(super) struct LspCommand {
     /// Allow the editor to evaluate code
     #[arg(long)]
     allow_eval: bool,
-    /// Check only parentheses when a file is saved, without compiling it
+    /// Check only the parentheses of documents, without compiling them
     #[arg(long)]
     no_compile: bool,
-    /// Share one Lisp with agents and editors that serve this project with --share. The first one
-    /// starts it; it ends ten seconds after the last client disconnects
+    /// Share one Lisp with agents and editors that serve this project with --share. The first
+    /// client starts it, and it ends ten seconds after the last client disconnects
     #[arg(long)]
     share: bool,
     /// Keep the shared image for this many seconds after its last client disconnects
@@ -31,7 +31,7 @@ pub(super) struct LspCommand {
     /// Accepted for editors that pass it; standard input and output are always used
     #[arg(long, hide = true)]
     stdio: bool,
-    /// The descriptor of the handover from the previous image of this process
+    /// The descriptor of the handover, after a restart of the program in place
     #[arg(long, hide = true, value_name = "FD")]
     restarted_from: Option<i32>,
 }

@@ -3,10 +3,9 @@
 //!
 //! Most subcommands are generated in `commands` from the schemas of [`crate::tools`]. They call the
 //! tool with the given arguments and print its answer. The other subcommands (`serve`, `lsp`,
-//! `index`, `doctor` and so on) have a file each. `Shell` holds what they share: the global
-//! options, the terminal and the SBCL installation. Commands return an `Exit` or a
-//! `CommandError`, which [`main`] prints and turns into the exit code. Only this module and
-//! `main.rs` read the environment and print.
+//! `index`, `doctor` and so on) are in one file each. `Shell` holds their common state: the global
+//! options, the terminal and the SBCL installation. Commands return an `Exit` or a `CommandError`,
+//! which [`main`] prints and turns into the exit code. Only this module and `main.rs` print.
 
 mod cache;
 mod call;
@@ -89,7 +88,7 @@ impl From<Failure> for CommandError {
     }
 }
 
-/// Converts I/O errors of streams, sockets and files. [`Terminal`] converts its own write errors.
+/// Converts I/O errors of streams, sockets and files. [`Terminal`] converts write errors itself.
 impl From<std::io::Error> for CommandError {
     fn from(error: std::io::Error) -> Self {
         Self { exit: Exit::Engine, message: format!("An operating system call failed: {error}.") }
@@ -206,7 +205,7 @@ struct Serve {
     /// Allow clients to change the project's files
     #[arg(long)]
     allow_edits: bool,
-    /// The descriptor of the handover from the previous image of this process
+    /// The descriptor of the handover, after a restart of the program in place
     #[arg(long, hide = true, value_name = "FD")]
     restarted_from: Option<i32>,
     /// The tools to offer: all, core (the minimum for an agent), read (read-only tools), or names.
@@ -214,8 +213,8 @@ struct Serve {
     /// calls of other tools also work]
     #[arg(long, value_name = "all|core|read|NAME,...")]
     tools: Option<String>,
-    /// Share one Lisp with other processes that serve this project with --share. The first one
-    /// starts it; it ends ten seconds after the last client disconnects
+    /// Share one Lisp with other processes that serve this project with --share. The first client
+    /// starts it, and it ends ten seconds after the last client disconnects
     #[arg(long)]
     share: bool,
     /// Serve over HTTP instead of standard input and output. At a port of this machine (0 selects a
@@ -251,7 +250,7 @@ struct Shell {
 }
 
 impl Shell {
-    /// Returns a builder for an SBCL that has the options but no project.
+    /// Returns a builder with the global options, but without a project.
     fn builder(&self) -> Builder {
         let builder =
             Steelbank::builder().installation(self.installation.clone()).program(PathBuf::from(PROGRAM));
@@ -409,7 +408,7 @@ fn command_line() -> clap::Command {
 
 /// Runs the program on the process's arguments.
 pub fn main() -> ExitCode {
-    // Block the signals before other threads start, because threads inherit the mask.
+    // Block Lisp's signals before other threads start, because threads inherit the mask.
     crate::engine::reset_signal_actions();
     crate::engine::block_lisp_signals();
     crate::engine::ignore_file_size_signal();

@@ -1,5 +1,5 @@
-//! Prints answers on standard output and messages on standard error. [`Terminal`] decides on
-//! colours, on the number of lines that fit the screen, and on `--quiet`.
+//! Prints answers on standard output and messages on standard error. [`Terminal`] implements
+//! colours, truncation to the height of the screen, and `--quiet`.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -44,7 +44,7 @@ impl Terminal {
         self.write(&shown)
     }
 
-    /// Writes bytes as they are.
+    /// Writes `bytes`, with U+FFFD in place of invalid UTF-8.
     pub(super) fn bytes(&self, bytes: &[u8]) -> Result<(), CommandError> {
         self.write(&String::from_utf8_lossy(bytes))
     }
@@ -106,8 +106,8 @@ fn colored(text: &str) -> String {
     painted
 }
 
-/// Splits a line that begins, after white space, with a place `path:line:` into the white space, the path,
-/// the line number and the rest.
+/// Splits a line that begins, after white space, with a place `path:line:` into the white space,
+/// the path, the line number and the rest.
 fn place(line: &str) -> Option<(&str, &str, &str, &str)> {
     let (before, text) = line.split_at(line.len() - line.trim_start().len());
     for (colon, _) in text.match_indices(':') {

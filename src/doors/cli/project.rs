@@ -37,12 +37,12 @@ pub(super) struct ProjectOptions {
     /// Disable snapshots of the systems of --system
     #[arg(long, global = true)]
     no_snapshot: bool,
-    /// The reason why the previous image of this process could not start from the snapshot
+    /// The reason why the program could not start from the snapshot before it was restarted
     #[arg(long, global = true, hide = true, value_name = "WHY")]
     failed_snapshot: Option<String>,
 }
 
-/// The value of --system that selects the project's own systems.
+/// The value of --system that selects the project's systems.
 pub(super) const AUTO: &str = "auto";
 
 /// The time limit for loading a system of --system, in seconds.
@@ -82,7 +82,7 @@ impl ProjectOptions {
         self.sbcl.iter().flat_map(|version| ["--sbcl".to_owned(), version.clone()]).collect()
     }
 
-    /// Returns the image of --sbcl. `None` if the program's own SBCL is to be used.
+    /// Returns the image of --sbcl. `None` if the SBCL inside the program is to be used.
     pub(super) fn image(&self) -> Result<Option<SbclImage>, CommandError> {
         self.sbcl.as_deref().map_or(Ok(None), images::find)
     }
@@ -100,8 +100,8 @@ impl ProjectOptions {
         Ok(())
     }
 
-    /// Returns the settings for loading files of the project in `root`, or of no project. `None` if
-    /// there is no cache folder.
+    /// Returns the settings for the project in `root`, or for no project. `None` if there is no
+    /// cache folder.
     pub(super) fn settings(&self, root: &ProjectRoot) -> Option<ProjectSettings> {
         let cache = installation::cache()?;
         let userinit =
@@ -142,8 +142,8 @@ impl ProjectOptions {
         Ok(all)
     }
 
-    /// Starts a helper process that makes a snapshot of the systems of --system. With `outlives`,
-    /// the helper continues after this process ends.
+    /// Starts a helper process that makes a snapshot of the systems of --system, if the snapshot is
+    /// worth its cost. With `outlives`, the helper continues after this process ends.
     pub(super) fn make_snapshot_later(&self, session: &Session, outlives: bool) {
         if self.any()
             && let Ok(bank) = session.bank()
@@ -153,7 +153,7 @@ impl ProjectOptions {
         }
     }
 
-    /// Returns the reason why this start uses no snapshot.
+    /// Returns the reason why this start uses no snapshot, if an earlier start from it failed.
     pub(super) fn failed_snapshot(&self) -> Option<String> {
         self.failed_snapshot.clone()
     }
@@ -168,7 +168,7 @@ impl ProjectOptions {
         &self.systems
     }
 
-    /// Returns the loads that --system requests.
+    /// Returns the items to load for --system.
     pub(super) fn loads(&self) -> Vec<LoadedItem> {
         let load = |system: &String| match system.as_str() {
             AUTO => LoadedItem::Project,

@@ -2,8 +2,8 @@
 //! background.
 //!
 //! The session starts SBCL at once unless the client may still name the project. If Lisp dies, the
-//! process executes the program again in place: the new image receives a [`Handover`] through a
-//! descriptor and continues with the same client.
+//! process executes the program again in place: the restarted program receives a [`Handover`]
+//! through a descriptor and continues with the same client.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
@@ -42,7 +42,8 @@ pub(super) enum Source {
     Socket(UnixListener),
 }
 
-/// A Lisp that is starting, and the handover from the previous image.
+/// The session of a Lisp that is starting, the handover if this is a restart, and the hooks for the
+/// next restart.
 pub(super) struct StartedImage {
     pub(super) session: Session,
     pub(super) handover: Option<Handover>,
@@ -50,7 +51,7 @@ pub(super) struct StartedImage {
 }
 
 impl Serve {
-    /// Serves until the client disconnects. Loads the systems of --system meanwhile.
+    /// Serves until the client disconnects. Loads the systems of --system in the background.
     pub(super) fn run(&self, shell: &Arc<Shell>) -> Result<Exit, CommandError> {
         if let Some(name) = &self.host {
             return super::host::run(self, shell, name);
@@ -134,7 +135,7 @@ impl Serve {
             }
             loads.clone_from(&handover.loads);
         }
-        // After a restart, the port that was selected before is used again.
+        // After a restart, the port from before the restart is used again.
         if let (None, Some(port)) = (recovery.swank(), self.swank) {
             session.claim_swank(port)?;
         }
@@ -147,7 +148,8 @@ impl Serve {
                 Source::Socket(listener) => Some(listener.as_raw_fd()),
             },
         );
-        // Wait for a client that may name its project, unless there is something to load already.
+        // If a client may still name its project and there is nothing to load yet, SBCL starts
+        // later.
         if !session.awaits_project() || shell.options.project.any() || !loads.is_empty() || wants_swank {
             // Start SBCL now to report a broken installation at once.
             let bank = session.bank()?;
@@ -188,8 +190,8 @@ impl Serve {
         Ok(StartedImage { session, handover, restarts })
     }
 
-    /// Returns the loads that the snapshot to start from contains: those of --system, or else the
-    /// first loads of the previous image.
+    /// Returns the loads that the snapshot to start from contains: those of --system, or else,
+    /// after a restart, the earlier loads up to the first single file.
     fn first_loads(&self, shell: &Shell, handover: Option<&Handover>) -> Vec<LoadedItem> {
         if shell.options.project.any() {
             return shell.options.project.loads();
@@ -199,7 +201,8 @@ impl Serve {
     }
 }
 
-/// Reads the handover from the previous image of this process at the descriptor `number`.
+/// Reads the handover at the descriptor `number`, which the program passed on when it restarted
+/// itself.
 pub(super) fn handed_over(number: Option<RawFd>) -> Result<Option<Handover>, CommandError> {
     let Some(number) = number else { return Ok(None) };
     reap_children();
@@ -254,7 +257,7 @@ fn prepare(shell: &Shell, session: &Session, loads: &[LoadedItem], moving: Optio
     // Ignore the error: calls that need the text index report it.
     let _ = session.text();
     match shell.options.project.load(session, &shell.output) {
-        // Make one even if some loads failed: the successful ones may be worth a snapshot.
+        // Make a snapshot even if some loads failed, because the successful loads may be worth it.
         Ok(_) => shell.options.project.make_snapshot_later(session, false),
         Err(trouble) => shell.output.error(&trouble.message),
     }
@@ -286,7 +289,7 @@ pub(super) fn swank_not_allowed() -> CommandError {
 }
 
 /// Records the process's arguments, environment and folder before Lisp code can change the latter
-/// two. Omits options that concern only this image of the program.
+/// two. Omits the options that a restart adds.
 pub(super) fn process_start() -> ProcessStart {
     let is_given = |argument: &OsString| {
         [RESTARTED_FROM, FAILED_SNAPSHOT]

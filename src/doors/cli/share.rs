@@ -76,7 +76,7 @@ pub(super) fn join(
     linger: u64,
 ) -> Result<Option<Exit>, CommandError> {
     let Some(folder) = shell.options.project.root()?.folder() else {
-        shell.output.error("There is no project here, so this client gets a Lisp of its own.");
+        shell.output.error("There is no project here, so this client gets a separate Lisp.");
         return Ok(None);
     };
     let joiner = Joiner::new(shell, &folder, settings, linger)?;
@@ -100,12 +100,13 @@ pub(super) struct Joiner {
     address: HostAddress,
     joining: Joining,
     linger: u64,
-    /// The last message from the host, which sends the same one to each client.
+    /// The last text from the host that was printed. The host sends the same text to each client,
+    /// but it is printed once.
     last: Arc<Mutex<String>>,
 }
 
 impl Joiner {
-    /// Creates the joiner for clients with `settings` of the image of the project in `folder`.
+    /// Creates a joiner. Its clients have `settings` and use the image of the project in `folder`.
     ///
     /// # Errors
     /// There is no cache folder, or the metadata of the folder or the program cannot be read.

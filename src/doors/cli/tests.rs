@@ -175,19 +175,20 @@ impl Understood {
                 }
                 self.starts.extend(quoted(&text, '"'));
             }
-            // tests/editors/run.sh runs the rest of it.
+            // Only the commands are checked here; tests/editors/run.sh runs the Lua code.
             "lua" => self.starts.extend(quoted(&text, '\'')),
             "sh" | "" => block.lines.iter().for_each(|line| self.shell_line(line)),
             // Other tests run the console examples and their answers, and cargo tests the Rust
             // blocks.
             "console" | "text" | "rust" | "rust,standalone_crate" => {}
-            other => return Err(format!("nothing checks a block of {other:?}")),
+            other => return Err(format!("there is no check for blocks of {other:?}")),
         }
         Ok(())
     }
 }
 
-/// Checks our TOML tables: settings, and the dependency of a program that uses the library.
+/// Checks TOML tables in a page: the settings of steelbank, and the features in a program's
+/// dependency on the library.
 fn settings(text: &str, table: &toml::Table) -> Result<(), String> {
     if table.contains_key("allow") {
         toml::from_str::<config::UserConfig>(text).map_err(|error| error.to_string())?;
@@ -219,8 +220,8 @@ fn options() -> BTreeSet<String> {
     found
 }
 
-/// Each block of a page must parse in its language, each call of steelbank must be valid, and each
-/// named option must exist.
+/// Checks that each block of a page parses in its language, that each call of steelbank is valid,
+/// and that each named option exists.
 #[test]
 fn commands_in_documentation_are_valid() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -255,11 +256,12 @@ fn commands_in_documentation_are_valid() {
             parses(start).unwrap_or_else(|error| panic!("{page}: steelbank {}: {error}", start.join(" ")));
         }
         let is_setup = page.starts_with("docs/hosts/") || page.starts_with("docs/editors/");
-        // The extension starts steelbank there; tests/editors/run.sh packs and runs it.
+        // The VS Code extension starts steelbank itself; tests/editors/run.sh packs and runs the
+        // extension.
         let has_own_program = page == "docs/editors/vs-code.md";
         assert!(
             !is_setup || has_own_program || !understood.starts.is_empty(),
-            "{page} says nothing to start"
+            "{page} has no command that starts steelbank"
         );
         starts += understood.starts.len();
     }

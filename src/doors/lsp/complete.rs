@@ -20,13 +20,15 @@ use crate::engine::control::Control;
 /// The maximum number of offered names.
 const MAX_NAMES: usize = 200;
 
-/// Rates how well `name` matches the typed text, both in lower case. 0: it starts with it; 1: its
-/// words do (`mvb`, `m-v-b`); 2: it contains it.
+/// Rates the match of `name` with the typed text, both in lower case. 0: the name starts with the
+/// text; 1: words of the name start with the parts of the text (`m-v-b`) or with its letters
+/// (`mvb`); 2: the name contains the text.
 fn fit(name: &str, typed: &str) -> Option<u8> {
     if name.starts_with(typed) {
         return Some(0);
     }
-    // A match of word starts requires that all typed characters occur in the name in this order.
+    // Both remaining kinds of matches require that all typed characters occur in the name in this
+    // order.
     let mut letters = name.bytes();
     if !typed.bytes().all(|wanted| letters.any(|letter| letter == wanted)) {
         return None;
@@ -42,8 +44,8 @@ fn fit(name: &str, typed: &str) -> Option<u8> {
     (typed.len() > 2 && name.contains(typed)).then_some(2)
 }
 
-/// A candidate: match quality, length and text, which determine the order; then the protocol's
-/// kind, and the symbol.
+/// A candidate: match quality, length and text, which determine the order; then the protocol's kind
+/// number, and the symbol unless the candidate is local or a keyword.
 type Offered<'a> = (u8, usize, Cow<'a, str>, u32, Option<&'a Accessible>);
 
 impl Server {
@@ -145,8 +147,8 @@ impl Server {
         Ok(item)
     }
 
-    /// Returns the innermost call around `at` with a known lambda list: the operator's name as
-    /// written, its lambda list, and the index of the argument at `at`, from 0.
+    /// Returns the innermost call around `at` for which the image has a lambda list: the operator's
+    /// name as written, its lambda list, and the index of the argument at `at`, from 0.
     fn call_around(
         &self,
         document: &OpenDocument,

@@ -33,7 +33,7 @@ pub(super) struct NextCheck {
     saved: bool,
 }
 
-/// The work of the thread that compiles documents.
+/// The queue of the thread that compiles documents.
 #[derive(Default)]
 pub(super) struct ChecksDue {
     /// The documents to compile. Older versions of a document are skipped.
@@ -52,9 +52,10 @@ pub struct CheckCopies(Mutex<Spare>);
 
 #[derive(Debug, Default)]
 struct Spare {
-    /// The copy that was started ahead of time, with the stamp of the index.
+    /// The copy that was started ahead of time, and the index's stamp at its start.
     copy: Option<(u64, SpareCopy)>,
-    /// The change of the image for which a new snapshot was last requested.
+    /// The image's date of change when a new snapshot was last requested, so that each change
+    /// requests only one snapshot.
     ordered: Option<SystemTime>,
 }
 
@@ -77,7 +78,8 @@ impl Spare {
 }
 
 impl Server {
-    /// Returns the known problems of a document.
+    /// Returns the diagnostics of a document: an unbalanced parenthesis, and the compiler's
+    /// diagnostics.
     fn diagnostics_of(&self, document: &OpenDocument) -> Vec<Value> {
         let text = document.analysed_text();
         let balance = structure::check_structure(text.as_bytes(), Dialect::CommonLisp);
@@ -146,7 +148,7 @@ impl Server {
         self.check_due.notify_all();
     }
 
-    /// Ends the running check and prevents further ones, because the editor has disconnected.
+    /// Ends the running check and prevents further checks, because the editor has disconnected.
     pub(super) fn end_checks(&self) {
         let mut checks = self.checks.lock();
         checks.ended = true;
@@ -154,7 +156,8 @@ impl Server {
         self.check_due.notify_all();
     }
 
-    /// Refreshes the editor's tokens, and compiles documents with compiler diagnostics again.
+    /// Updates the editor after a change of the image: refreshes its semantic tokens, and compiles
+    /// the documents with compiler diagnostics again.
     fn refresh(&self) {
         self.refresh_tokens();
         for document in self.documents().iter().filter(|document| !document.compiled.lock().is_empty()) {
@@ -223,8 +226,8 @@ impl Server {
         self.document(&document.path).is_some_and(|current| current.version == document.version)
     }
 
-    /// Compiles a document and returns its diagnostics. Returns `None` if that is not possible at
-    /// present.
+    /// Compiles a document and returns its diagnostics. Returns `None` if it was cancelled or
+    /// cannot be compiled at present.
     fn compiled(
         &self,
         document: &OpenDocument,
@@ -262,8 +265,8 @@ impl Server {
         Ok(Some(self.diagnostics_in(document, &answer.diagnostics)))
     }
 
-    /// Checks all loaded files as they are on disk, and their dependents. Shows the diagnostics of
-    /// open documents.
+    /// Compiles all loaded files and their dependents from the text on disk. Shows the diagnostics
+    /// of open documents without unsaved changes.
     pub(super) fn check_project(&self, control: &Control) -> Answered {
         let request = CheckRequest { confined: true, ..CheckRequest::default() };
         let answer = self.bank()?.run(&request, control)?;
@@ -307,7 +310,7 @@ impl Server {
             "source": "sbcl",
             "message": said.message,
         });
-        // Refer to the definition around the diagnostic.
+        // Add a reference to the definition around the diagnostic.
         let top = document.read.toplevel_from(start).filter(|top| top.span.contains(start));
         let name = top.and_then(|top| {
             let known = definitions(&document.text);

@@ -34,7 +34,7 @@ pub(super) struct OpenDocument {
     pub(super) text: Arc<str>,
     pub(super) lines: LineIndex,
     pub(super) read: LispText,
-    /// The occurrences in this version, with the stamp of the index.
+    /// The occurrences in this version, and the index's stamp when they were computed.
     pub(super) view: Mutex<Option<(u64, Arc<OpenTextAnswer>)>>,
     /// The compiler's diagnostics for this version.
     pub(super) compiled: Mutex<Vec<Value>>,

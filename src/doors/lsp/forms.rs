@@ -47,7 +47,8 @@ impl Server {
         Ok(lens)
     }
 
-    /// Returns an edit that balances the document's parentheses according to its indentation.
+    /// Returns an edit that balances the document's parentheses according to its indentation, if
+    /// the problem is in the requested lines.
     pub(super) fn code_actions(&self, params: &Value) -> Answered {
         let document = self.document_of(params)?;
         let encoding = self.encoding();

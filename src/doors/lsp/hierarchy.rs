@@ -124,8 +124,8 @@ impl Server {
         Ok(known.map_or(Value::Null, |item| json!([item])))
     }
 
-    /// Returns the item of a class at its name. `None` if its definition has no place, as in SBCL's
-    /// own classes.
+    /// Returns the hierarchy item of a class, at the class's name. `None` if the image has no
+    /// readable source position of the class.
     fn class_item(&self, known: &Description, control: &Control) -> Option<Value> {
         let class = known.class.as_ref()?;
         let mut place = class.sources.iter().find_map(|source| self.place(&source.place, control))?;
@@ -137,7 +137,8 @@ impl Server {
         self.item(&SymbolName::new(known.package.clone()?, &*known.name), CLASS, &place)
     }
 
-    /// Returns the related classes of the item's class that `names` selects.
+    /// Returns the classes that `names` selects from the description of the item's class, such as
+    /// its superclasses.
     pub(super) fn related_types(
         &self,
         params: &Value,

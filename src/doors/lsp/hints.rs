@@ -1,4 +1,4 @@
-//! Inlay hints: the names of parameters at arguments whose meaning is not obvious.
+//! Inlay hints: the parameter names of optional arguments and of literals.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use crate::engine::control::Control;
 const MAX_HINTS: usize = 500;
 
 impl Server {
-    /// Returns hints in calls of functions outside the standard: at each optional argument, and at
+    /// Returns hints for calls of functions outside COMMON-LISP: at each optional argument, and at
     /// required arguments that are numbers, strings or characters. Skips arguments that contain the
     /// parameter's name.
     pub(super) fn hints(&self, params: &Value, control: &Control) -> Answered {

@@ -24,7 +24,7 @@ enum Style {
     Body(usize),
 }
 
-/// The styles of standard operators that their lambda lists do not determine.
+/// The styles of standard operators that cannot be derived from their lambda lists.
 const STANDARD: [(&str, Style); 21] = [
     ("flet", Style::Body(1)),
     ("labels", Style::Body(1)),
@@ -66,7 +66,7 @@ const BINDS: [&str; 2] = ["destructuring-bind", "multiple-value-bind"];
 /// Operators with clauses that have a lambda list and a body.
 const HANDLERS: [&str; 2] = ["handler-case", "restart-case"];
 
-/// Returns the style that a lambda list determines.
+/// Derives the style from a lambda list. `None` if it has no `&body`.
 fn style_of(arglist: &str) -> Option<Style> {
     let parameters = parameters(arglist);
     let body = parameters.iter().position(|word| word.eq_ignore_ascii_case("&body"))?;
@@ -85,7 +85,8 @@ fn guess(name: &str) -> Style {
     }
 }
 
-/// Computes the new columns of the given lines, numbered from 1. Omits lines that need no change.
+/// Computes the indentation of the lines in `within`, which are numbered from 1. Returns the old
+/// and the new indentation of each line to change.
 fn indentation(
     text: &str,
     read: &LispText,
@@ -128,7 +129,7 @@ fn indentation(
     changes
 }
 
-/// Returns whether a line is a comment that keeps its column.
+/// Returns whether a line is a comment that must not be moved.
 fn keeps_column(rest: &str) -> bool {
     rest.starts_with(";;;") || rest.starts_with(';') && !rest.starts_with(";;")
 }
@@ -183,7 +184,7 @@ enum ListRole {
     /// Quoted data or bindings, not a call.
     Datum,
     Clause,
-    /// A lambda list and a body after a name.
+    /// A definition of a local function or a handler clause: a name, a lambda list and a body.
     Bodied,
 }
 
@@ -245,8 +246,8 @@ pub(super) enum Formatted {
 }
 
 impl Server {
-    /// Returns the edits that indent a document, a range of it, or the line that a typed character
-    /// has started.
+    /// Returns the edits that indent a document, a range of it, or the line that the user has just
+    /// started.
     pub(super) fn formatting(&self, params: &Value, part: Formatted, control: &Control) -> Answered {
         let document = self.document_of(params)?;
         let encoding = self.encoding();
@@ -285,7 +286,8 @@ impl Server {
         Ok(edits.collect())
     }
 
-    /// Returns the style of the operator at `at` according to the image. Functions have no style.
+    /// Returns the style of the operator at `at` according to its lambda list in the image. Returns
+    /// `None` if that has no `&body`. The arguments of local operators are aligned.
     fn style(&self, document: &OpenDocument, at: u32, control: &Control) -> Option<Style> {
         let view = self.view(document, control).ok()?;
         let request = match view.at(at) {

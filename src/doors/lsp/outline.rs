@@ -14,7 +14,7 @@ pub(super) struct DefinitionRange {
     pub(super) spelt: String,
     pub(super) kind: DefinitionKind,
     pub(super) operator: String,
-    /// The current package at the definition.
+    /// The package prefix of the name, or else the current package at the definition.
     pub(super) package: Option<String>,
     pub(super) name: Range,
     /// The top-level form with the definition.

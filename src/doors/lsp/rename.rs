@@ -59,11 +59,11 @@ impl Server {
         let view = self.view(&document, control)?;
         let binding = found.binding.unwrap_or(found.range);
         let read = &document.read;
-        // Renaming a keyword parameter would change the keyword too.
+        // Reject keyword parameters, because renaming the variable would change the keyword, too.
         if read.key_parameters(document.text.as_bytes()).contains(&binding.start) {
             return Err(RequestRefusal::failed(
-                "It is a keyword parameter: callers give it by its keyword, which would change. Write \
-                 ((:keyword variable) …) first.",
+                "This is a keyword parameter, and callers use its keyword, which would change. First write \
+                 ((:keyword variable) …) in its place.",
             ));
         }
         let form = read.toplevel().iter().find(|top| top.span.encloses(found.range));
@@ -90,7 +90,7 @@ impl Server {
         Ok(json!({ "documentChanges": [{ "textDocument": edited, "edits": edits }] }))
     }
 
-    /// Plans a rename of the files on disk, and fails if it is not possible. Also returns the open
+    /// Plans a rename on the texts on disk. Fails if the plan has conflicts. Also returns the open
     /// documents with unsaved changes.
     pub(super) fn saved_plan(
         &self,
@@ -107,8 +107,8 @@ impl Server {
     }
 
     /// Plans the rename on the loaded texts, and moves its edits to the current text of open
-    /// documents. In forms that have changed since they were loaded, the occurrences come from the
-    /// reader, and the user must confirm these edits.
+    /// documents. In forms that have changed since they were loaded, occurrences are found by
+    /// reading the text, and the user must confirm these edits.
     fn rename_symbol(&self, found: &FileOccurrence, new: &str, control: &Control) -> Answered {
         let mut request = RenameRequest::new(barred(&found.symbol.name), new);
         request.package = Some(found.symbol.package.clone());

@@ -1,5 +1,5 @@
 //! Lets an editor's session survive Lisp's death: hands its documents and pending requests over to
-//! the next image of the program.
+//! the restarted program.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::server::{Server, framed, response};
 use crate::doors::restart::{Restartable, Resume, UNREAD_RESTART_TIME};
 use crate::handle::recovery::ClientHandover;
 
-/// How long a request waits for the loads to be repeated.
+/// How long a request waits until the loads have been repeated after a restart.
 const RELOAD_WAIT: Duration = Duration::from_secs(20);
 
-/// The editor's state, as handed over to the next process.
+/// The editor's state, as handed over to the restarted program.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct EditorState {
     /// The parameters of `initialize`.
@@ -65,8 +65,8 @@ impl Restartable for Server {
 
     fn hand_over(&self, unread: &[u8], others: bool) -> Option<(ClientHandover, Resume<'_>)> {
         let mut requests = self.take_requests();
-        // Wait for the message that is being processed, which may become a further request. No
-        // message follows it.
+        // Wait for the message that is being processed, because it may add a request. No other
+        // message follows, because reading has stopped.
         let turn = match others {
             true => *self.turn.try_lock_for(UNREAD_RESTART_TIME)?,
             false => *self.turn.lock(),
@@ -117,7 +117,8 @@ impl Server {
         }
     }
 
-    /// Removes and returns the unanswered requests. Requests that run code get an error instead.
+    /// Removes the unanswered requests and returns those that can be repeated. Commands may have
+    /// run code, so they are answered with an error instead.
     fn take_requests(&self) -> Vec<Arc<Request>> {
         let mut running = self.running.lock();
         let mut left = std::mem::take(&mut *self.deferred.lock());
@@ -137,8 +138,8 @@ impl Server {
         repeated
     }
 
-    /// Leaves a request that Lisp's death interrupted to the next process. Returns `false` if no
-    /// process will follow.
+    /// Defers a request that Lisp's death interrupted, so that the restarted program answers it.
+    /// Returns `false` if the program will not restart.
     pub(super) fn defer(&self, request: &Arc<Request>) -> bool {
         if !self.session().will_restart() {
             return false;
@@ -151,7 +152,7 @@ impl Server {
         true
     }
 
-    /// Answers the deferred requests with errors, because no process will repeat them.
+    /// Answers the deferred requests with errors, because the program will not restart.
     fn answer_deferred(&self) {
         for request in std::mem::take(&mut *self.deferred.lock()) {
             let why = format!("Lisp has died and will not restart: {}.", self.remedy());
@@ -167,7 +168,8 @@ impl Server {
         }
     }
 
-    /// Waits until the loads of the previous process have been repeated.
+    /// Waits until the loads from before the restart have been repeated, at most for
+    /// [`RELOAD_WAIT`].
     pub(super) fn await_reload(&self, is_cancelled: impl Fn() -> bool) {
         let end = Instant::now() + RELOAD_WAIT;
         let mut reloading = self.reloading.lock();

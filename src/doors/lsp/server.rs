@@ -1,5 +1,5 @@
 //! The main loop: reads the editor's messages, maintains its open documents, and answers each
-//! request on a thread of its own.
+//! request on a separate thread.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -39,12 +39,12 @@ pub type FirstLoad = Box<dyn FnOnce(&Session) -> Option<String> + Send>;
 
 /// The settings of a language server.
 pub struct ServerOptions {
-    /// Whether saved files are compiled in a confined copy of the image. Otherwise only their
+    /// Whether documents are compiled in a confined copy of the image. Otherwise only their
     /// parentheses are checked.
     pub compile: bool,
     /// See [`FirstLoad`].
     pub load: FirstLoad,
-    /// The editor's state in the previous process.
+    /// The editor's state from before a restart of the program.
     pub handover: Option<ClientHandover>,
     /// The copies that compile the documents of all editors of the image.
     pub copies: Arc<CheckCopies>,
@@ -56,7 +56,7 @@ impl std::fmt::Debug for ServerOptions {
     }
 }
 
-/// The result of a request for names, with the stamp of the index.
+/// The result of a request for names, with the request and the index's stamp when it was answered.
 type CompletionNames = (u64, AccessibleNamesRequest, Arc<Vec<Accessible>>);
 
 /// The server of one editor.
@@ -74,24 +74,24 @@ pub(super) struct Server {
     documents: Mutex<HashMap<PathBuf, Arc<OpenDocument>>>,
     pub(super) loaded: Mutex<LoadedTexts>,
     pub(super) cached_names: Mutex<Vec<CompletionNames>>,
-    /// Locked while a message is processed. Records whether `initialized` and `shutdown` have been
-    /// received.
+    /// Locked while a message is processed. Holds whether `initialized` and whether `shutdown` have
+    /// been received.
     pub(super) turn: Mutex<(bool, bool)>,
-    /// The parameters of `initialize`; null before it.
+    /// The parameters of `initialize`, or null before that request.
     pub(super) initialized: Mutex<Value>,
     pub(super) running: Mutex<HashMap<RequestId, (Cancellation, Arc<Request>)>>,
     pub(super) ended: Condvar,
-    /// The requests that are left to the next process after Lisp's death.
+    /// The requests that Lisp's death interrupted. The restarted program answers them.
     pub(super) deferred: Mutex<Vec<Arc<Request>>>,
-    /// Whether the loads of the previous process are being repeated.
+    /// Whether the loads from before a restart are being repeated.
     pub(super) reloading: Mutex<bool>,
     pub(super) reloaded: Condvar,
     pub(super) checks: Mutex<ChecksDue>,
     pub(super) check_due: Condvar,
     pub(super) copies: Arc<CheckCopies>,
-    /// Listens for changes of the image as long as it exists.
+    /// The subscription to changes of the image. It ends when the server is dropped.
     change_listener: OnceLock<Arc<ChangeListener>>,
-    /// The connection to the editor's process, if the image is shared.
+    /// The socket to the editor's `steelbank lsp` process, if the image is shared.
     pub(super) joined: Option<SharedSocket>,
     requests: AtomicI32,
 }
@@ -127,7 +127,7 @@ impl std::fmt::Debug for ServedEditor {
 }
 
 impl ServedEditor {
-    /// Starts to serve an editor on a pair of streams, or resumes the one in the handover.
+    /// Starts to serve an editor on a pair of streams, or resumes the editor in the handover.
     /// `welcome` is called before anything is read. Reading starts with [`ServedEditor::wait`].
     ///
     /// # Errors
@@ -222,7 +222,7 @@ pub(super) fn framed(message: &Message) -> Vec<u8> {
 }
 
 impl Server {
-    /// Returns SBCL and its indexes.
+    /// Returns SBCL with its indexes. Starts SBCL if necessary.
     pub(super) fn bank(&self) -> Result<&Steelbank, RequestRefusal> {
         Ok(self.session.bank()?)
     }
@@ -279,7 +279,7 @@ impl Server {
         self.input.close();
     }
 
-    /// Processes a message, or starts to. Returns `false` after the last one.
+    /// Processes a notification, or starts to answer a request. Returns `false` after `exit`.
     fn dispatch(
         self: &Arc<Self>,
         message: Message,
@@ -326,7 +326,7 @@ impl Server {
         self.spawn("lsp-load", move |server| server.load_first(load, again))
     }
 
-    /// Resumes from the state of the previous process.
+    /// Restores the editor's state after a restart of the program.
     fn take_over(self: &Arc<Self>, state: &EditorState, load: &mut Option<FirstLoad>) -> io::Result<()> {
         self.requests.store(state.requests, Ordering::Relaxed);
         if !state.initialize.is_null() {
@@ -346,7 +346,7 @@ impl Server {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Returns the real path of a file in an answer or a message.
+    /// Returns the real path of a file. Relative paths are resolved against the project's folder.
     pub(super) fn native(&self, path: &Path) -> PathBuf {
         let path = self.session.project_folder().map_or_else(|| path.to_owned(), |root| root.join(path));
         path.canonicalize().unwrap_or(path)
@@ -487,7 +487,7 @@ impl Server {
         }
     }
 
-    /// Answers a request on a thread of its own.
+    /// Answers a request on a new thread. Waits first if too many requests are in progress.
     fn begin(self: &Arc<Self>, request: Request) -> io::Result<()> {
         let (control, request) = (Control::new(Duration::from_secs(600)), Arc::new(request));
         {
@@ -512,8 +512,8 @@ impl Server {
                 }),
                 false => answer,
             };
-            // After Lisp's death, unanswered requests are removed from `running` and repeated by
-            // the next process.
+            // A restart removes unanswered requests from `running`, and the restarted program
+            // answers them.
             let mut running = server.running.lock();
             if running.contains_key(&request.id) && !server.defer(&request) {
                 server.output.add(&response(request.id.clone(), answer));
@@ -640,7 +640,7 @@ impl Server {
         self.request("workspace/diagnostic/refresh", Value::Null);
     }
 
-    /// Requests that the editor refresh the semantic tokens of its documents, if it supports that.
+    /// Asks the editor to request the semantic tokens of its documents again, if it supports that.
     pub(super) fn refresh_tokens(&self) {
         if self.initialized.lock()["capabilities"]["workspace"]["semanticTokens"]["refreshSupport"] == true {
             self.request("workspace/semanticTokens/refresh", Value::Null);

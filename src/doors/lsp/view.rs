@@ -18,11 +18,11 @@ use crate::answer::Location;
 use crate::engine::control::Control;
 use crate::source::tap::roles::SyntaxRole;
 
-/// The occurrences in loaded texts, by path. Each entry has the file's write date and the stamp of
-/// the index.
+/// The occurrences in loaded texts, by path. Each entry starts with the write date of the file when
+/// it was loaded, and the index's stamp when the entry was computed.
 pub(super) type LoadedTexts = HashMap<PathBuf, (u64, u64, Option<Arc<OccurrencesAnswer>>)>;
 
-/// A place for the protocol.
+/// A place in a file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) path: PathBuf,
@@ -49,7 +49,7 @@ impl Server {
         };
         let request = OccurrencesRequest { elsewhere: false, on_disk: true, ..OccurrencesRequest::new(path) };
         let answer = bank.ask(&request, control).ok().filter(|answer| answer.fresh).map(Arc::new);
-        // The file has changed on disk since it was loaded: keep the earlier answer about the
+        // If the file has changed on disk since it was loaded, keep the earlier answer about the
         // loaded text.
         let answer = answer.or(before);
         self.loaded.lock().insert(path.to_owned(), (date, stamp, answer.clone()));
@@ -80,8 +80,8 @@ impl Server {
         Some(self.loaded(path, control)?.text.clone())
     }
 
-    /// Returns the place of an answer's location in the current text. `None` if it cannot be found
-    /// there.
+    /// Returns the place of an answer's location in the current text. `None` if that text does not
+    /// contain the place.
     pub(super) fn place(&self, at: &Location, control: &Control) -> Option<Place> {
         let path = self.native(Path::new(&at.file));
         let Some(document) = self.document(&path) else {
@@ -122,8 +122,8 @@ impl Server {
         located.collect()
     }
 
-    /// Returns the places of `symbol` in open documents: first the definitions, then the other
-    /// ones.
+    /// Returns the places of the symbol `name` of `package` in open documents: first the
+    /// definitions, then the uses.
     pub(super) fn in_documents(&self, symbol: &SymbolName, control: &Control) -> (Vec<Place>, Vec<Place>) {
         let (mut definitions, mut uses) = (Vec::new(), Vec::new());
         for document in self.documents() {
@@ -140,7 +140,7 @@ impl Server {
     }
 }
 
-/// Returns whether an occurrence is this global symbol and not a local name of the same spelling.
+/// Returns whether an occurrence is this global symbol and not a local name with the same spelling.
 fn is_global(found: &FileOccurrence, symbol: &SymbolName) -> bool {
     found.symbol == *symbol && (found.use_type.is_some() || defines(found))
 }

@@ -44,7 +44,8 @@ impl Server {
         Ok(shown.collect())
     }
 
-    /// Returns the names that are accessible in a package. Cached until the index changes.
+    /// Returns the names that are accessible in a package. The result is cached until the index
+    /// changes.
     pub(super) fn names(
         &self,
         request: &AccessibleNamesRequest,

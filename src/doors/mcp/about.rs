@@ -46,12 +46,13 @@ fn about() -> Implementation {
         .with_description(env!("CARGO_PKG_DESCRIPTION"))
 }
 
-/// Formats `value` as a cacheable result of 2026-07-28: complete, private and immediately stale.
+/// Formats `value` as a cacheable result of protocol version 2026-07-28: complete, private and
+/// immediately stale.
 pub(super) fn cacheable_result(value: Value) -> Vec<u8> {
     extended(json!({ "resultType": "complete", "ttlMs": 0, "cacheScope": "private" }), value)
 }
 
-/// Formats `value` as a complete result of 2026-07-28.
+/// Formats `value` as a complete result of protocol version 2026-07-28.
 pub(super) fn complete_result(value: Value) -> Vec<u8> {
     extended(json!({ "resultType": "complete" }), value)
 }

@@ -82,8 +82,8 @@ impl Client {
     }
 
     /// Runs a request at once or on a pool's thread. `work` writes the response line and returns
-    /// whether the engine failed, in which case the request may be repeated by the next process. A
-    /// panic becomes an internal error of this request alone.
+    /// whether the engine failed. If Lisp has died, a request that only reads is then left to the
+    /// restarted program. A panic becomes an internal error of this request alone.
     pub(super) fn submit(
         self: &Arc<Self>,
         line: &[u8],
@@ -137,7 +137,7 @@ impl Client {
     }
 }
 
-/// The properties of a request that decide where it runs.
+/// A call, and the properties of its request that determine on which thread it runs.
 pub(super) struct PooledRequest {
     pub(super) effect: Effect,
     pub(super) at_once: bool,

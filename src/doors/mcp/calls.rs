@@ -19,7 +19,7 @@ const THREADS: usize = 64;
 /// The time after which an idle thread ends.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// The calls without a response.
+/// A client's calls that have not ended.
 #[derive(Default)]
 pub(super) struct Calls {
     table: Mutex<CallTable>,
@@ -34,12 +34,12 @@ struct CallTable {
     running: Vec<UnansweredCall>,
 }
 
-/// A call without a response. The code that removes it from [`Calls`] must respond to it.
+/// A call that has not ended. The code that takes it from [`Calls`] must respond to it.
 pub(super) struct UnansweredCall {
     serial: u64,
     id: Id,
     pub(super) cancellation: Cancellation,
-    /// The pool whose thread runs the call. `None` until it starts.
+    /// The pool that runs the call. `None` until it starts.
     on: Option<Arc<Pool>>,
     /// Whether the response exists and is being written.
     answered: bool,
@@ -48,7 +48,7 @@ pub(super) struct UnansweredCall {
     /// Whether the call runs on Lisp's thread for short work, so that it need not wait for long
     /// work.
     brief: bool,
-    /// The error to send if Lisp died during the call and no later process repeats it.
+    /// The error response of a deferred call, for the case that the program does not restart.
     failed: Option<Vec<u8>>,
 }
 
@@ -78,8 +78,8 @@ impl Calls {
         serial
     }
 
-    /// Leaves a repeatable call to the next process. `failed` is the response if there is no next
-    /// process.
+    /// Defers a repeatable call, so that the restarted program repeats it. `failed` is the response
+    /// if the program does not restart.
     pub(super) fn defer(&self, serial: u64, failed: &[u8]) {
         let mut table = self.table.lock();
         let call = table.running.iter_mut().find(|call| call.serial == serial && call.line.is_some());
@@ -94,7 +94,7 @@ impl Calls {
         self.take_if(|call| call.failed.is_some())
     }
 
-    /// Counts a line that its reader thread starts to process.
+    /// Counts a line that a reader thread starts to process.
     pub(super) fn begin_line(&self) {
         self.lines.fetch_add(1, Ordering::SeqCst);
     }
@@ -104,16 +104,16 @@ impl Calls {
         self.lines.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Records that a thread of `pool` runs the call. Returns `false` if the call has been
-    /// cancelled.
+    /// Records that a thread of `pool` runs the call. Returns `false` if the call has been removed,
+    /// for example because it was cancelled.
     pub(super) fn begin(&self, serial: u64, pool: &Arc<Pool>) -> bool {
         let mut table = self.table.lock();
         let call = table.running.iter_mut().find(|call| call.serial == serial);
         call.map(|call| call.on = Some(Arc::clone(pool))).is_some()
     }
 
-    /// Marks the call as answered. Returns `false` if it has been cancelled; then no response may
-    /// be sent.
+    /// Marks the call as answered. Returns `false` if it has been removed, for example because it
+    /// was cancelled; then no response may be sent.
     pub(super) fn answer(&self, serial: u64) -> bool {
         let mut table = self.table.lock();
         let call = table.running.iter_mut().find(|call| call.serial == serial);
@@ -148,7 +148,7 @@ impl Calls {
         taken
     }
 
-    /// Cancels all calls.
+    /// Cancels all unanswered calls.
     pub(super) fn cancel_all(&self) {
         self.cancel_if(|_| true);
     }
@@ -171,20 +171,20 @@ impl Calls {
         }
     }
 
-    /// Waits until all calls have ended, but not longer than `end` and only while `meanwhile`
-    /// returns `true`.
+    /// Waits until all calls have ended. Gives up at `end`, or when `meanwhile` returns `false`.
     pub(super) fn wait_until_none(&self, end: Option<Instant>, meanwhile: impl Fn() -> bool) {
         self.wait_while(end, meanwhile, |_| true);
     }
 
-    /// Waits until all calls that will end soon have ended, but not longer than `end`. Excludes
-    /// deferred calls and, with `brief`, long work.
+    /// Waits until all calls that will end soon have ended. Excludes deferred calls and, with
+    /// `brief`, calls that may wait for long work. Gives up at `end`, or when `meanwhile` returns
+    /// `false`.
     pub(super) fn wait_for_answers(&self, brief: bool, end: Instant, meanwhile: impl Fn() -> bool) {
         self.wait_while(Some(end), meanwhile, |call| call.failed.is_none() && (call.brief || !brief));
     }
 
-    /// Waits until all lines are processed and all existing responses written, but not longer than
-    /// `end` and only while `meanwhile` returns `true`.
+    /// Waits until all lines are processed and all existing responses are written. Gives up at
+    /// `end`, or when `meanwhile` returns `false`.
     pub(super) fn wait_until_written(&self, end: Option<Instant>, meanwhile: impl Fn() -> bool) {
         self.wait_while(end, meanwhile, |call| call.answered);
     }
@@ -336,7 +336,7 @@ mod tests {
         (0..THREADS).for_each(|_| begun.recv().unwrap());
         let (said, heard) = mpsc::channel();
         pool.submit(Box::new(move || said.send(()).is_ok())).unwrap();
-        assert!(heard.try_recv().is_err(), "all threads are taken");
+        assert!(heard.try_recv().is_err(), "all threads are busy");
         calls.cancel(&id);
         heard.recv().unwrap();
         drop(release);

@@ -30,10 +30,9 @@ pub(super) struct Client {
     pub(super) output: ClientOutput,
     pub(super) protocol: Mutex<Protocol>,
     pub(super) calls: Calls,
-    /// The pool for calls that read, and may wait for Lisp or walk a folder tree.
+    /// The pool for calls that run no code. They may wait for Lisp or walk a folder tree.
     pub(super) questions: Arc<Pool>,
-    /// The pool for calls that run code. It is separate so that waiting loads never block calls
-    /// that read.
+    /// The pool for calls that run code. It is separate so that long loads never block other calls.
     pub(super) code: Arc<Pool>,
     pub(super) reader: ReaderRole,
     pub(super) joined: Option<SharedSocket>,
@@ -41,8 +40,8 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Creates a client on a pair of streams, or resumes the one in `handover`. The receiver gets a
-    /// message when the input has ended or the output is closed.
+    /// Creates a client on a pair of streams, or resumes the client in `handover`. The receiver
+    /// gets a message when the input has ended or the output is closed.
     ///
     /// # Errors
     /// A descriptor cannot be duplicated.
@@ -94,8 +93,8 @@ impl Client {
         let _ = self.ended.send(());
     }
 
-    /// Ends the calls of a client that has disconnected. Calls may still finish while the client
-    /// reads responses.
+    /// Ends the calls of a client that has disconnected. First waits for them for a short time,
+    /// while the client still reads responses. The time is unlimited if the input is a file.
     pub(super) fn leave(&self) {
         let reads = || !self.output.failed() && !self.output.has_no_reader();
         let end = (!self.input.is_file()).then(|| Instant::now() + LEAVING_TIME);

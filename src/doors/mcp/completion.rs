@@ -99,7 +99,7 @@ fn symbols(typed: &str, session: &Session, call: &Call) -> Result<(Vec<String>, 
     Ok((names, answer.structured["total"].as_u64().unwrap_or_default() as usize))
 }
 
-/// Returns the names of all packages in lower case where Lisp reads them the same.
+/// Returns the names of all packages as source code can contain them: in lower case, or in bars.
 fn packages(session: &Session) -> Result<Vec<String>, QueryError> {
     let bank = session.bank()?;
     bank.catch_up();

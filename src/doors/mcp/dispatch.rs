@@ -21,7 +21,7 @@ use super::{prompts, resources};
 use crate::tools::quoted;
 
 impl Client {
-    /// Processes a message. Appends an immediate response to `answer`; later ones go to the
+    /// Processes a message. Appends an immediate response to `answer`; later responses go to the
     /// client's output.
     pub(super) fn dispatch(self: &Arc<Self>, line: &[u8], answer: &mut Vec<u8>) {
         match message::read(line) {
@@ -138,7 +138,7 @@ impl Client {
         }
     }
 
-    /// Processes a response of the client. The only request that we send asks for its roots.
+    /// Processes a response of the client. The server's only request is for the client's roots.
     fn response(&self, id: &Id, result: Option<&RawValue>) {
         if !self.protocol.lock().is_roots(id) {
             return;

@@ -1,4 +1,4 @@
-//! Reads and writes JSON-RPC messages, one a line.
+//! Reads and writes JSON-RPC messages, one per line.
 
 use std::borrow::Cow;
 
@@ -41,7 +41,7 @@ pub(super) enum Message<'a> {
     Request { id: Id, method: Cow<'a, str>, params: Option<&'a RawValue> },
     /// A notification from the client.
     Notification { method: Cow<'a, str>, params: Option<&'a RawValue> },
-    /// A response to a request of ours. An error has no result.
+    /// A response to a request of the server. In an error response, `result` is `None`.
     Response { id: Id, result: Option<&'a RawValue> },
     /// An empty line.
     Blank,

@@ -20,8 +20,8 @@ const SESSION: ProtocolVersion = ProtocolVersion::V_2025_11_25;
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// The state of a session with a client. It is serializable, so that it can be handed over to
-/// another process.
+/// The state of a session with a client. It is serializable, so that it can be handed over to the
+/// restarted program.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Protocol {
     lifecycle: Lifecycle,
@@ -30,7 +30,7 @@ pub(super) struct Protocol {
     /// The client's name and version, if given.
     #[serde(default)]
     client: Option<String>,
-    /// The number of requests that we have sent.
+    /// The number of requests that the server has sent.
     asked: u64,
 }
 
@@ -183,8 +183,8 @@ impl Protocol {
         self.client.as_deref()
     }
 
-    /// Returns the id of our next request for the client's roots, or `None` if the client does not
-    /// support roots.
+    /// Returns the id of the server's next request for the client's roots, or `None` if the client
+    /// does not support roots.
     pub(super) fn ask_for_roots(&mut self) -> Option<String> {
         if !self.roots {
             return None;
@@ -193,7 +193,7 @@ impl Protocol {
         Some(format!("steelbank-roots-{}", self.asked))
     }
 
-    /// Returns whether `id` is the id of our last request for the client's roots.
+    /// Returns whether `id` is the id of the server's last request for the client's roots.
     pub(super) fn is_roots(&self, id: &super::message::Id) -> bool {
         *id == super::message::Id::string(&format!("steelbank-roots-{}", self.asked))
     }
@@ -238,7 +238,7 @@ mod tests {
         assert!(protocol.negotiate("tools/list", &Meta::default()).is_err());
         assert_eq!(protocol.negotiate("ping", &Meta::default()), Ok(ResultFormat::Session));
         assert_eq!(protocol.negotiate("server/discover", &meta), Ok(ResultFormat::Stateless));
-        assert_eq!(protocol.lifecycle, Lifecycle::None, "query what there is begins nothing");
+        assert_eq!(protocol.lifecycle, Lifecycle::None, "server/discover starts no session");
         assert_eq!(protocol.negotiate("tools/list", &meta), Ok(ResultFormat::Stateless));
         let refusal = protocol.negotiate("tools/list", &Meta::default()).unwrap_err();
         assert!(refusal.message.contains(VERSION_KEY) && refusal.message.contains(CAPABILITIES_KEY));
@@ -246,6 +246,6 @@ mod tests {
         let refusal = protocol.negotiate("tools/list", &Meta::of(Some(&params))).unwrap_err();
         assert_eq!(refusal.code, ErrorCode::UNSUPPORTED_PROTOCOL_VERSION);
         let kept: Protocol = serde_json::from_value(json!(protocol)).unwrap();
-        assert_eq!(kept, protocol, "it can be handed on");
+        assert_eq!(kept, protocol, "the state can be handed over");
     }
 }

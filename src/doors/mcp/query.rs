@@ -22,7 +22,7 @@ pub(super) type Query = Box<dyn FnOnce(&Session, &Call) -> Result<Value, QueryEr
 /// An error instead of a result.
 pub(super) struct QueryError {
     error: ErrorData,
-    /// Whether the engine cannot answer at present, rather than the request being wrong.
+    /// Whether the engine failed. Otherwise the request was invalid.
     engine: bool,
 }
 
@@ -91,7 +91,8 @@ impl Client {
             "completion/complete" => completion::complete(params)?,
             _ => resources::read(params, format)?,
         };
-        // Keep one-time notes for calls whose text is read.
+        // Show one-time notes only in responses to resources/read, because the other results
+        // contain no notes.
         let call = self.new_call(&meta).without_limit().with_one_time_notes(reads);
         let about = PooledRequest { effect: Effect::Reads, at_once: false, is_short: true, call };
         let cacheable = method != "completion/complete";

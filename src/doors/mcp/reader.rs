@@ -109,8 +109,9 @@ impl ReaderRole {
         self.state.lock().reader == mine
     }
 
-    /// Marks reader number `mine` as busy. No effect if another thread has become the reader: a
-    /// third would take over its wait, and its next line would be lost.
+    /// Marks reader number `mine` as busy. Has no effect if another thread has become the reader:
+    /// if that thread waits for input and is marked as busy, a third thread takes over, and the
+    /// next line is lost.
     fn begin_line(&self, mine: u64) {
         let mut state = self.state.lock();
         if state.reader != mine {
@@ -180,7 +181,7 @@ mod tests {
         let next = role.take_over().unwrap();
         assert!(role.begin_wait(next));
         role.begin_line(0);
-        assert!(role.state.lock().busy.is_none(), "a third reader would wait beside the second");
+        assert!(role.state.lock().busy.is_none(), "the second reader still waits");
     }
 
     /// Reads lines that take about as long as the standby thread waits, so that the end of each
@@ -228,7 +229,7 @@ mod tests {
                 std::thread::sleep(patience);
             }
         });
-        assert_eq!(most.into_inner(), 1, "two waited for one stream");
-        assert!(readers.into_inner() > 2, "nobody took over");
+        assert_eq!(most.into_inner(), 1, "two readers waited at the same time");
+        assert!(readers.into_inner() > 2, "no standby thread took over");
     }
 }

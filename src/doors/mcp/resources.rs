@@ -67,7 +67,7 @@ const KINDS: [ResourceKind; 6] = [
     ResourceKind {
         tool: "package-info",
         title: "Description of a package",
-        description: "What a package exports, uses and shadows, and what of it nothing uses.",
+        description: "What a package exports, uses and shadows, and which of its symbols nothing uses.",
         prefix: "steelbank:///package/",
         variable: Some("package"),
     },
@@ -177,8 +177,9 @@ fn all(session: &Session, call: &Call) -> Result<Vec<Resource>, QueryError> {
     Ok(all)
 }
 
-/// Returns the names of the project's systems (with `loaded`, only of loaded ones) and of the files
-/// of all systems. Both lists are empty without a project, and while the client may still name it.
+/// Returns the names of the project's systems (with `loaded`, only of the loaded systems) and of
+/// the files of all systems. Both lists are empty if there is no project, or while the client may
+/// still name it.
 pub(super) fn systems_and_files(
     session: &Session,
     call: &Call,

@@ -1,5 +1,5 @@
 //! Lets a client survive a restart of the program in place: interrupts its calls, hands its state
-//! over to the next image, and resumes it if the restart fails.
+//! over to the restarted program, and resumes it if the restart fails.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Instant;
@@ -59,8 +59,8 @@ impl Restartable for Client {
 }
 
 impl Client {
-    /// Leaves a call that reads, and that Lisp's death interrupted, to the next process. Returns
-    /// `false` if no process will follow.
+    /// Defers a call that Lisp's death interrupted, so that the restarted program repeats it.
+    /// Returns `false` if the program will not restart.
     pub(super) fn defer_to_next_process(&self, serial: u64, failed: &[u8]) -> bool {
         if !self.session.will_restart() {
             return false;

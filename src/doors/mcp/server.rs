@@ -28,7 +28,7 @@ pub enum ServeError {
 
 /// Serves the process's standard input and output until the client disconnects. Moves the client's
 /// streams away: descriptor 0 then reads as empty, and descriptor 1 writes to standard error. Call
-/// it before other code can use them.
+/// this function before other code uses the two descriptors.
 ///
 /// `start` creates the session after the streams have been moved.
 ///
@@ -53,7 +53,7 @@ pub fn serve_on(
 }
 
 /// Like [`serve_on`], but restarts the program in place, with the same client, when Lisp dies or a
-/// restart is requested. `handover` is the state of the client in the previous image.
+/// restart is requested. `handover` is the state of the client from before a restart.
 ///
 /// # Errors
 /// [`ServeError`].
@@ -86,9 +86,9 @@ impl std::fmt::Debug for ServedClient {
 }
 
 impl ServedClient {
-    /// Starts to serve a client on a pair of streams, or resumes the one in `handover`. `welcome`
-    /// is called before anything is read. A restart happens either before this call or includes the
-    /// new client.
+    /// Starts to serve a client on a pair of streams, or resumes the client in `handover`.
+    /// `welcome` is called before anything is read. A restart happens either before this call or
+    /// includes the new client.
     ///
     /// # Errors
     /// [`ServeError`].

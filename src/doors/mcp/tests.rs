@@ -1,4 +1,5 @@
-//! Compares with rmcp: it must parse the lines that we write, and we must parse its lines.
+//! Checks compatibility with rmcp: it must parse the lines that we write, and we must parse its
+//! lines.
 #![expect(deprecated, reason = "2026-07-28 has no roots; the versions that have sessions do")]
 
 use rmcp::model::{
@@ -105,7 +106,7 @@ fn review_lists_only_permitted_tools() {
     assert!(
         review("all", json!({ "other": "x" })).is_err() && review("all", json!({ "system": 7 })).is_err()
     );
-    assert!(review("status", json!({})).is_err(), "there is no review without a tool");
+    assert!(review("status", json!({})).is_err(), "a review requires one of its tools");
 }
 
 #[test]
@@ -151,7 +152,7 @@ fn rmcp_parses_tool_list() {
         let ServerResult::ListToolsResult(read) = result(|line| line.extend_from_slice(&body)) else {
             panic!()
         };
-        assert_eq!(json!(read.tools), listing["tools"], "rmcp knows every field");
+        assert_eq!(json!(read.tools), listing["tools"], "rmcp parses every field");
         let names = read.tools.iter().map(|tool| tool.name.as_ref());
         assert!(names.eq(crate::actions::tools().list().iter().map(|tool| tool.name())));
     }

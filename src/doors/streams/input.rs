@@ -92,11 +92,11 @@ impl ClientInput {
     /// but not taken.
     pub(in crate::doors) fn halt(&self) -> Vec<u8> {
         let mut unread = self.unread.lock();
-        // Set this before waking the readers. A reader that missed it would wait for input with the
-        // lock held.
+        // Wake the readers that wait for input. They see `halted` when they get the lock.
         unread.halted = true;
         let _ = rustix::io::write(&self.halt, &1_u64.to_ne_bytes());
-        // Replace the dropped bytes of an overlong message, so that the next image rejects it too.
+        // Return a substitute for the dropped bytes of an overlong message, so that the restarted
+        // program skips the rest of the message.
         let skipped = match unread.framing {
             Framing::Lines if unread.skipping => vec![b' '; MAX_LINE + 1],
             Framing::Headers if unread.dropped > 0 => header(unread.dropped).into_bytes(),

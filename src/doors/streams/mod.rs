@@ -38,7 +38,7 @@ impl ClientStream {
 
 impl Drop for ClientStream {
     fn drop(&mut self) {
-        // Unregister the number, because the next descriptor may reuse it.
+        // Unregister the number of the descriptor, because another stream may reuse it.
         close_in_children(self.descriptor.as_raw_fd(), false);
     }
 }
@@ -62,7 +62,7 @@ pub(in crate::doors) fn wait(streams: &mut [PollFd<'_>], timeout: Option<&Timesp
 pub(in crate::doors) const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// The lowest descriptor for private copies, above the range that programs close in a loop. If the
-/// limit on descriptors is lower, the lowest one above the standard ones is used.
+/// limit on descriptors is lower, any free descriptor above the standard streams is used.
 const HIGH: i32 = 900;
 
 /// Duplicates `stream` to a high descriptor.

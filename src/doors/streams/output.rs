@@ -1,6 +1,6 @@
 //! The output stream to a client. A thread writes its response itself, without a thread switch.
-//! While it writes, other threads add their lines to the next write. A full buffer blocks the
-//! threads that add to it.
+//! While it writes, other threads add their lines to the next write. [`ClientOutput::send`] blocks
+//! while the buffer is full.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::{ClientStream, NOW, wait};
 
-/// The maximum number of bytes that wait for the client to read them.
+/// The number of waiting bytes at which the buffer is full.
 const MAX_UNREAD: usize = 64 << 20;
 /// The number of waiting bytes above which progress notifications are dropped.
 const PROGRESS_DROP_ABOVE: usize = 256 << 10;
@@ -59,7 +59,7 @@ impl ClientOutput {
         self.waiting.lock().is_full()
     }
 
-    /// Returns whether writing has failed because the client does not read any more.
+    /// Returns whether writing has failed, usually because the client has closed its end.
     pub(in crate::doors) fn failed(&self) -> bool {
         self.waiting.lock().failed
     }
@@ -176,7 +176,7 @@ impl ClientOutput {
         true
     }
 
-    /// Returns whether the other end of the stream is known to be closed.
+    /// Returns whether the other end of the stream has been closed.
     pub(in crate::doors) fn has_no_reader(&self) -> bool {
         let mut streams = [PollFd::new(&self.stream, PollFlags::empty())];
         wait(&mut streams, Some(&NOW)).is_ok()

@@ -1,4 +1,4 @@
-//! The page of a file: its text, in which each token links to its definition, followed by the
+//! The page of a file: its text, with a link from each token to the definition, and the
 //! descriptions of its symbols.
 
 use std::collections::HashMap;
@@ -78,7 +78,7 @@ impl Site<'_> {
     }
 
     /// Returns the text of a file as markup. Each line is a paragraph; the first line of a foldable
-    /// form is a summary.
+    /// form is the summary of a `details` element.
     fn code(&self, number: u32, file: &ReadFile) -> String {
         let text = &file.text;
         let mut out = String::with_capacity(text.len() * 3);
@@ -168,7 +168,8 @@ impl Site<'_> {
         };
         match told.or_else(|| self.href(entity.symbol, here)) {
             Some(href) => link(href),
-            // The script links the standard's names to their list.
+            // Names of the standard have no link here: the script links them to the page of
+            // COMMON-LISP.
             None if symbol.name.package == "COMMON-LISP" => match token.kind.is_macro() {
                 true => mark("<em>".to_owned(), "</em>"),
                 false => mark("<b>".to_owned(), "</b>"),

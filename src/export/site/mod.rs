@@ -61,7 +61,7 @@ impl ShownFile {
 
     /// Returns the line with this number, trimmed and shortened for a list.
     fn line(&self, number: u32) -> &str {
-        // In characters.
+        // The maximum length, in characters.
         const LONGEST_LINE: usize = 100;
         let rest = self.text.get(self.lines.start(number) as usize..).unwrap_or_default();
         let line = rest.lines().next().unwrap_or_default().trim();
@@ -108,8 +108,8 @@ struct Site<'a> {
 }
 
 /// Writes the pages of the project's loaded files into `folder`, which must not exist, be empty, or
-/// have been written by this function. The pages are written into a folder beside it, which
-/// replaces it when all are complete.
+/// have been written by this function. The pages are first written to another folder, which
+/// replaces `folder` when all are complete.
 ///
 /// # Errors
 /// No file is loaded, the folder has other files, a file cannot be read or written, or `control`
@@ -131,7 +131,7 @@ pub fn write_site(bank: &Steelbank, folder: &Path, control: &Control) -> Result<
 /// Checks that the site can be written into `folder`.
 ///
 /// # Errors
-/// It is a file, or has files that were not written by this module.
+/// `folder` is a file, or has files that were not written by this module.
 pub fn check_folder(folder: &Path) -> Result<(), ExportError> {
     match fs::read_dir(folder).map(|mut entries| entries.next().is_none()) {
         Ok(is_empty) if is_empty || folder.join(MARKER).is_file() => Ok(()),
@@ -141,7 +141,7 @@ pub fn check_folder(folder: &Path) -> Result<(), ExportError> {
     }
 }
 
-/// Returns the folder in which a site for `folder` is prepared.
+/// Returns the folder that the site for `folder` is prepared in.
 pub fn unfinished(folder: &Path) -> PathBuf {
     let mut name = folder.components().as_path().as_os_str().to_owned();
     name.push(".part");
@@ -177,8 +177,8 @@ fn replace(finished: &Path, folder: &Path) -> Result<(), ExportError> {
 }
 
 fn write_pages(bank: &Steelbank, folder: &Path, control: &Control) -> Result<SiteSummary, ExportError> {
-    // Finding unused definitions asks thousands of questions. Without watching, each would check
-    // the date of every file.
+    // The search for unused definitions sends thousands of requests. Without the watcher, each
+    // would check the date of every file.
     bank.project().watch();
     let context = bank.context();
     let model = Model::new(&context, control)?;
@@ -396,7 +396,7 @@ impl Site<'_> {
         &self.uses[start..end]
     }
 
-    /// Counts the uses that run the symbol.
+    /// Counts the uses of a symbol by code; see [`SiteUse::is_live`].
     fn live(&self, symbol: SymbolNumber) -> usize {
         self.uses_of(symbol).iter().filter(|found| found.is_live()).count()
     }

@@ -1,4 +1,5 @@
-// Adds optional features to the pages: search, a drawing of callers and callees, highlighting under the pointer, a theme.
+// Adds optional features to the pages: search, a drawing of callers and callees, highlighting under
+// the pointer, a theme.
 "use strict";
 (() => {
   const root = document.currentScript.getAttribute("src").replace("script.js", "");
@@ -170,7 +171,8 @@
     link.parentElement.after(copy);
   });
 
-  // Links the name after each line to the using symbol, and copies the uses of accessors to their slots.
+  // Links the name after each line to the using symbol, and copies the uses of accessors to their
+  // slots.
   let numbers;
   const users = article => withNames(() => {
     numbers = numbers || new Map(names.map(([home, name], number) => [home + ":" + name, number]));

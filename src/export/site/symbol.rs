@@ -12,7 +12,7 @@ use crate::export::model::{Accessory, Facet, Model, SymbolNumber, principal};
 use crate::source::positions::PlaceAccess;
 use steelbank_xref::SymbolName;
 
-/// The title of the uses that only name the symbol. They are folded.
+/// The title of the group of uses that only name the symbol. The group is folded.
 const NAMED: &str = "Named";
 
 /// The groups of uses: a title and the kinds in it.
@@ -88,7 +88,7 @@ impl Site<'_> {
         }
     }
 
-    /// Returns a symbol's name as written in a package.
+    /// Returns a symbol's name as code in `package` would write it.
     fn name_in(&self, symbol: SymbolNumber, package: Option<&str>) -> String {
         let known = &self.model.symbols[symbol as usize];
         match package {
@@ -136,7 +136,7 @@ impl Site<'_> {
         self.write_class(page, symbol, here);
         if known.facts.function.as_ref().is_some_and(|function| function.kind == "macro") {
             let made = self.graph.used_by_expansions(symbol);
-            self.write_list(page, "What its expansions use", made, here, &known.name.package);
+            self.write_list(page, "Its expansions use", made, here, &known.name.package);
         }
         if let Some(tests) = tests.filter(|tests| !tests.is_empty()) {
             page.add("<h3>Tested by</h3><ul>");
@@ -210,8 +210,8 @@ impl Site<'_> {
         }
     }
 
-    /// Writes the lines of its definitions. The script shows the complete forms of those in this
-    /// file.
+    /// Writes the first lines of the symbol's definitions. For definitions in this file, the script
+    /// shows the complete forms.
     fn write_definitions(&self, page: &mut Html, symbol: SymbolNumber, here: Here) {
         let definitions = &self.model.symbols[symbol as usize].definitions;
         if !definitions.is_empty() {
@@ -266,7 +266,8 @@ impl Site<'_> {
                 several(writes, "line")
             ));
             documentation(page, slot.documentation.as_deref());
-            // The accessors' own descriptions list their uses; the script copies them here.
+            // The descriptions of the accessors list their uses; the script copies them to the
+            // slot.
             if !accessors.is_empty() {
                 page.add(format_args!("<p class=by>By {}", self.links(accessors, here, package)));
             }

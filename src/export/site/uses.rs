@@ -30,12 +30,12 @@ pub(super) struct SiteUse {
     pub(super) sure: bool,
     /// Whether a macro generates the use, so that the symbol does not occur in the line.
     pub(super) generated: bool,
-    /// That macro, if it is the project's.
+    /// The symbol of the macro that generates the use, if the model contains it.
     pub(super) via: Option<SymbolNumber>,
 }
 
 impl SiteUse {
-    /// Returns whether the use runs the symbol, or names it where code runs.
+    /// Returns whether code uses the symbol here, not only a declaration, quoted data or the like.
     pub(super) fn is_live(&self) -> bool {
         !matches!(
             self.what,
@@ -159,8 +159,8 @@ impl Site<'_> {
 }
 
 /// Returns the unused definitions, as `outline` determines them. Only checks definitions that no
-/// line of the project uses. An exported one needs no further check, because code outside the
-/// project may use it.
+/// line of the project uses. An exported definition needs no further check, because code outside
+/// the project may use it.
 pub(super) fn unused(
     site: &Site<'_>,
     context: &QueryContext<'_>,

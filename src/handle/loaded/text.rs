@@ -5,11 +5,11 @@ use std::fmt::{self, Display, Write as _};
 use super::{LoadAnswer, LoadCause, LoadStatus, Severity, SystemOutcome};
 use crate::answer::counted;
 
-/// The maximum number of causes in the text.
+/// The maximum number of reasons in the text.
 pub(crate) const MAX_CAUSES: usize = 12;
 
-/// Formats the outcome, the failure, and the diagnostics. For several systems, lists the causes for
-/// which some are not loaded.
+/// Formats the outcome, the failure, and the diagnostics. For several systems, lists the reasons
+/// why some are not loaded.
 impl Display for LoadAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&load_headed(self, &head(self), causes))
@@ -38,8 +38,8 @@ fn head(answer: &LoadAnswer) -> String {
     format!("{what} {how}")
 }
 
-/// Formats the answer of reload. Its loads are systems, or else files that were loaded
-/// individually.
+/// Formats the answer of reload. If only files were reloaded, and no systems, the heading names
+/// files.
 pub(crate) fn reload(answer: &LoadAnswer) -> String {
     match answer.systems.is_empty() && answer.status == LoadStatus::Loaded {
         true => load_headed(answer, "The files are loaded again", causes),
@@ -47,7 +47,7 @@ pub(crate) fn reload(answer: &LoadAnswer) -> String {
     }
 }
 
-/// Adds the causes for which systems are not loaded, each once.
+/// Adds the reasons why systems are not loaded, each once.
 fn causes(answer: &LoadAnswer, text: &mut String) {
     let causes = answer.causes();
     if causes.is_empty() {

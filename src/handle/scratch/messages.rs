@@ -24,7 +24,7 @@ pub(crate) struct HelperStart {
     /// Whether a process that creates snapshots outlives the process that started it.
     #[serde(default)]
     pub(crate) outlives: bool,
-    /// The folder in which to create a snapshot.
+    /// The folder for the snapshot to create.
     pub(crate) folder: Option<PathBuf>,
     /// The systems of a snapshot of dependencies.
     #[serde(default)]
@@ -34,7 +34,7 @@ pub(crate) struct HelperStart {
     pub(crate) last: bool,
     pub(crate) dynamic_space_size: Option<usize>,
     pub(crate) overlays: Vec<Overlay>,
-    /// Overlays: pairs of a real path and the file with its text.
+    /// Further overlays: pairs of a real path and the path of a file with the new text.
     #[serde(default)]
     pub(crate) texts: Vec<(PathBuf, PathBuf)>,
     /// Whether the process may write only in the folder `cache`.
@@ -88,7 +88,7 @@ pub(crate) enum ScratchOrder {
     Cancel {
         id: u64,
     },
-    /// Runs the order of an action by name; `crate::actions` dispatches it.
+    /// Runs the order called `name`, which `crate::actions` dispatches.
     Order {
         id: u64,
         name: String,
@@ -120,12 +120,12 @@ pub(crate) enum Reply {
         id: u64,
         answer: Value,
     },
-    /// The call failed. The text is a sentence.
+    /// The order failed. The text is a sentence.
     Failure {
         id: u64,
         message: String,
     },
-    /// Lisp died during the call, for this reason.
+    /// Lisp died during the order, for this reason.
     Died {
         id: u64,
         reason: String,

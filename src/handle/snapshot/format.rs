@@ -1,5 +1,4 @@
-//! The files of a snapshot. Its folder has four:
-//!
+//! The files of a snapshot. The folder of a snapshot has four files:
 //! * `core`: SBCL's own format, saved with the heap size that the program starts with.
 //! * `index`: the core's cross references, in the format of the base core's index.
 //! * `manifest`: a record, [`SnapshotManifest`].
@@ -12,7 +11,7 @@
 //! after any change of their metadata. If a core is damaged later, the start fails, and the
 //! snapshot is removed.
 //!
-//! If an image cannot be saved, the record `KEY.refused` next to the folders has the reason:
+//! If an image cannot be saved, the record `KEY.refused` next to the folders stores the reason; see
 //! [`Refusal`].
 
 use std::fs::File;
@@ -31,7 +30,7 @@ use crate::handle::recovery::LoadedItem;
 
 const MANIFEST: RecordKind = RecordKind("snapshot", 5);
 const REFUSAL: RecordKind = RecordKind("refusal", 5);
-/// The name of the file with the verified state.
+/// The name of the file with the state of the verified files.
 const CHECKED: &str = "checked";
 
 /// A file of a snapshot: its length and the CRC-32 of its contents.
@@ -67,7 +66,7 @@ impl FilePart {
 pub(super) fn check(folder: &Path, files: &[(&str, &File, FilePart)]) -> Result<(), String> {
     let mut state = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     for (name, file, part) in files {
-        let found = file.metadata().map_err(|error| format!("its {name}: {error}"))?;
+        let found = file.metadata().map_err(|error| format!("its {name} cannot be read: {error}"))?;
         if found.len() != part.bytes {
             return Err(format!("its {name} is damaged"));
         }
@@ -78,7 +77,7 @@ pub(super) fn check(folder: &Path, files: &[(&str, &File, FilePart)]) -> Result<
         return Ok(());
     }
     for (name, file, part) in files {
-        if FilePart::of(file).map_err(|error| format!("its {name}: {error}"))? != *part {
+        if FilePart::of(file).map_err(|error| format!("its {name} cannot be read: {error}"))? != *part {
             return Err(format!("its {name} is damaged"));
         }
     }
@@ -87,7 +86,8 @@ pub(super) fn check(folder: &Path, files: &[(&str, &File, FilePart)]) -> Result<
     Ok(())
 }
 
-/// The manifest of a snapshot: its files and its inputs.
+/// The manifest of a snapshot: its files, its loads with their answers, and the inputs that they
+/// depend on.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SnapshotManifest {
     pub(super) core: FilePart,
@@ -96,11 +96,10 @@ pub(crate) struct SnapshotManifest {
     pub(super) kind: SnapshotKind,
     /// The requested loads.
     pub(super) loads: Vec<LoadedItem>,
-    /// All loaded systems, in the order in which they were loaded.
+    /// All loaded systems, in load order.
     pub(super) systems: Vec<OrderedSystem>,
     pub(super) inputs: Inputs,
-    /// The answers of the loads, one per system, all from fasls; empty in a snapshot of
-    /// dependencies.
+    /// The answers of the loads, one per system; empty in a snapshot of dependencies.
     pub(super) answers: Vec<LoadAnswer>,
     pub(super) image: ImageContents,
 }
@@ -119,14 +118,14 @@ pub(crate) struct OrderedSystem {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Refusal {
     pub(super) why: String,
-    /// The systems that do not prevent saving, in the order in which they were loaded.
+    /// The systems that do not prevent saving, in load order.
     pub(super) systems: Vec<OrderedSystem>,
-    /// No other attempt is made while these are unchanged.
+    /// The inputs of the failed attempt. Saving is not tried again while they are unchanged.
     pub(super) inputs: Inputs,
 }
 
 impl Refusal {
-    /// Reads the last refusal of `key`.
+    /// Reads the last refusal of `key`, even if its inputs have changed.
     pub(super) fn last(key: &SnapshotKey) -> Option<Self> {
         Some(REFUSAL.read(&steelbank_cache::read(&key.refusal()).ok()?).ok()?.0)
     }
@@ -142,7 +141,7 @@ impl Refusal {
 }
 
 impl SnapshotManifest {
-    /// Reads and checks the manifest at `path`. The error is the end of a sentence.
+    /// Reads and checks the manifest at `path`. The error is a sentence fragment.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let read = || Ok(MANIFEST.read(&steelbank_cache::read(path)?)?.0);
         read().map_err(|error: io::Error| error.to_string())

@@ -32,7 +32,7 @@ pub(super) struct InputsReport {
     libraries: Vec<PathBuf>,
 }
 
-/// A folder in which ASDF looks for system definitions.
+/// A folder that ASDF searches for system definitions.
 #[derive(Debug, Deserialize)]
 struct Registered {
     path: PathBuf,
@@ -95,13 +95,13 @@ fn sum(path: &Path) -> io::Result<u32> {
     Ok(hashed.crc().sum())
 }
 
-/// A folder in which ASDF looks for system definitions, or a folder below one.
+/// A folder that ASDF searches for system definitions, or a folder below one.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct SearchedFolder {
     path: PathBuf,
     /// The folder's modification time; `None` if the folder does not exist.
     modified: Option<(i64, i64)>,
-    /// The names of system definitions, and of subfolders if ASDF searches those too.
+    /// The names of system definitions, and of subfolders if ASDF searches subfolders, too.
     names: Vec<String>,
     /// The names of subfolders that ASDF skips; `None` if it searches no subfolders.
     exclude: Option<Vec<String>>,
@@ -152,7 +152,7 @@ fn written(metadata: &Metadata) -> i128 {
 pub(super) struct ChangedInputs {
     /// Files that still exist, with other contents.
     pub(super) files: Vec<PathBuf>,
-    /// Another difference, as the end of a sentence.
+    /// Another difference, as a sentence fragment.
     pub(super) other: Option<String>,
 }
 
@@ -169,7 +169,7 @@ impl ChangedInputs {
         self.files.is_empty() && self.other.is_none()
     }
 
-    /// Describes the differences, as the end of a sentence.
+    /// Describes the differences, as a sentence fragment.
     pub(super) fn describe(&self) -> Option<String> {
         let files = || counted(self.files.len(), "file has changed", "files have changed");
         self.other.clone().or_else(|| (!self.files.is_empty()).then(files))
@@ -177,9 +177,9 @@ impl ChangedInputs {
 }
 
 impl Inputs {
-    /// Records the state of the inputs that Lisp reported. Skips `cache`, which has no files of the
-    /// user. Fails if a file was written after `before` (nanoseconds since 1970), because the image
-    /// may contain an older version of it.
+    /// Records the state of the inputs that Lisp reported. Skips files in `cache`, because they are
+    /// not the user's files. Fails if a file was written after `before` (nanoseconds since 1970),
+    /// because the image may contain an older version of that file.
     pub(super) fn gather(told: InputsReport, cache: &Path, before: i128) -> Result<Self, String> {
         let mut inputs = Self::default();
         let listed = told.files.into_iter().chain(told.configuration).chain(told.libraries);
@@ -239,8 +239,8 @@ impl Inputs {
         self.changes(None).is_none()
     }
 
-    /// Returns the first environment variable with another value, except those in `ignored`, as the
-    /// end of a sentence.
+    /// Describes the first environment variable with another value, except those in `ignored`, as a
+    /// sentence fragment.
     pub(super) fn changed_variable(&self, ignored: &[&str]) -> Option<String> {
         let is_other = |(name, value): &&(String, Option<String>)| {
             variable(name) != *value && !ignored.contains(&name.as_str())
@@ -251,19 +251,19 @@ impl Inputs {
             .map(|(name, _)| format!("the environment variable {name} has changed"))
     }
 
-    /// Compares the inputs with their current state. Reuses the results for inputs that were
-    /// already `compared`.
+    /// Compares the inputs with their current state. Reuses the results in `compared` for inputs
+    /// that were recorded in the same state there.
     pub(super) fn changes(&self, compared: Option<&ComparedInputs>) -> ChangedInputs {
         let mut changes = ChangedInputs { other: self.changed_variable(&[]), ..ChangedInputs::default() };
         if changes.other.is_some() {
             return changes;
         }
-        // If anything other than files had changed, that comparison was incomplete.
+        // If `other` is set, that comparison may have ended early, so do not reuse it.
         let compared = compared.filter(|compared| compared.changes.other.is_none());
         for (number, folder) in self.folders.iter().enumerate() {
             let is_known = compared.is_some_and(|known| known.inputs.folders.get(number) == Some(folder));
             if !is_known && !folder.holds() {
-                changes.other = Some(format!("{} has other system definitions", folder.path.display()));
+                changes.other = Some(format!("system definitions in {} have changed", folder.path.display()));
                 return changes;
             }
         }
@@ -350,7 +350,7 @@ mod tests {
                 .contains("was written while")
         );
 
-        // These changes do not matter: the same text written again with its date, an unrelated
+        // These changes do not matter: the same text written again with the same date, an unrelated
         // file, an excluded folder.
         edit(&root.join("a.lisp"), "one", 0);
         edit(&root.join("sub/note.txt"), "", 9);
@@ -371,10 +371,10 @@ mod tests {
             assert!(said.contains(what), "{said:?}");
         };
         edit(&root.join("sub/t.asd"), "", 0);
-        other("other system definitions");
+        other("system definitions in");
         fs::remove_file(root.join("sub/t.asd")).unwrap();
         fs::create_dir_all(root.join("new")).unwrap();
-        other("other system definitions");
+        other("system definitions in");
         fs::remove_dir(root.join("new")).unwrap();
         edit(&root.join("absent.conf"), "", 0);
         other("now exists");

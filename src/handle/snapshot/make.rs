@@ -23,12 +23,13 @@ use crate::handle::scratch::ScratchError;
 use crate::handle::scratch::{Helper, HelperProgram, HelperStart, HelperTask, Reply};
 use crate::{Builder, Installation, ProjectSettings, Steelbank};
 
-/// The number of attempts. The first one may compile files, and files may be written meanwhile.
+/// The number of attempts. An attempt is repeated if it had to compile files, or if files were
+/// written meanwhile.
 const ATTEMPTS: usize = 3;
 /// The time for which no file of the project may have been written before a snapshot is created in
 /// the background.
 const QUIET: Duration = Duration::from_secs(10);
-/// Longer than a tick of the file system's clock.
+/// A duration longer than a tick of the file system's clock.
 const TICK: Duration = Duration::from_millis(20);
 /// The time limit of one attempt.
 const ATTEMPT_TIME: Duration = Duration::from_secs(3600);
@@ -53,10 +54,10 @@ pub enum MakeError {
     /// No systems were given.
     #[error("a snapshot needs systems: pass them with --system")]
     NoSystems,
-    /// The system could not create a file or a process.
+    /// The operating system could not create a file or a process.
     #[error("the snapshot cannot be stored: {0}")]
     System(#[from] std::io::Error),
-    /// The systems do not load, or their image cannot be saved.
+    /// The systems do not load, their image cannot be saved, or the time limit passed.
     #[error("{0}")]
     Unfit(String),
     /// A copy of the program could not be run.
@@ -73,10 +74,10 @@ pub(crate) struct SnapshotOrder {
 }
 
 impl SnapshotOrder {
-    /// Creates the complete snapshot and the one of the dependencies, if they are not up to date.
-    /// If `urgent`, because a user waits, this waits for other processes that create snapshots and
-    /// retries loads that were refused. Otherwise it first waits until the project's files are
-    /// unchanged for a while.
+    /// Creates the complete snapshot and the snapshot of the dependencies, if they are not up to
+    /// date. If `urgent`, because a user waits, this waits for other processes that create
+    /// snapshots and retries loads that were refused. Otherwise this first waits until the
+    /// project's files have been unchanged for a while.
     pub(crate) fn run(&self, urgent: bool, mut tell: impl FnMut(&str)) -> Result<MadeSnapshot, MakeError> {
         if self.key.loads.is_empty() {
             return Err(MakeError::NoSystems);
@@ -96,10 +97,11 @@ impl SnapshotOrder {
                 break only;
             }
         };
-        // Find the changed files first, because none differ from the new snapshot.
+        // Find the files that have changed since the last snapshot, before a new snapshot replaces
+        // it.
         let changed = self.key.last_inputs().map(|known| known.changes(None).files).unwrap_or_default();
         let whole = match CheckedSnapshot::find(&self.key, &mut None) {
-            // Another process has created the snapshot meanwhile.
+            // The snapshot is up to date; another process may have created it meanwhile.
             Ok(CheckedSnapshot { path, .. }) => Ok(MadeSnapshot { bytes: store::size(&path), path }),
             Err(_) => match Refusal::of(&self.key).filter(|_| !urgent) {
                 Some(refusal) => Err(MakeError::Unfit(refusal.why)),
@@ -113,7 +115,7 @@ impl SnapshotOrder {
     }
 
     /// Returns the time until no source file of the project has been written for [`QUIET`]; `None`
-    /// if that is already so.
+    /// if that time has passed.
     fn time_until_quiet(&self) -> Option<Duration> {
         let mut youngest = QUIET;
         steelbank_tree::walk(self.key.root.as_ref()?, &mut |found| {
@@ -129,8 +131,8 @@ impl SnapshotOrder {
         QUIET.checked_sub(youngest).filter(|left| !left.is_zero())
     }
 
-    /// Creates the snapshot of the dependencies, unless there is a sufficient one. `whole` is the
-    /// complete snapshot, if there is one.
+    /// Creates the snapshot of the dependencies, unless an existing one has at least half of their
+    /// systems. `whole` is the complete snapshot, if there is one.
     fn make_dependencies(&self, whole: Option<&MadeSnapshot>, changed: &[PathBuf]) -> Result<(), MakeError> {
         let loaded = match whole {
             Some(whole) => SnapshotManifest::read(&whole.path.join("manifest")).ok().map(|made| made.systems),
@@ -187,7 +189,7 @@ impl SnapshotOrder {
                 }
             }
         }
-        // Store the refusal, if there was one.
+        // A failed attempt may have written a refusal: move it to its final place.
         let _ = std::fs::rename(making.join(store::REFUSED), key.refusal());
         let _ = std::fs::remove_dir_all(&making);
         outcome
@@ -247,7 +249,8 @@ impl SnapshotOrder {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .current_dir("/")
-            // Do not forward the terminal's signals to it, which are for the foreground program.
+            // Do not forward the terminal's signals to the copy: they are for the foreground
+            // program.
             .process_group(0)
             .spawn()?;
         let mut input = child.stdin.take();
@@ -255,7 +258,7 @@ impl SnapshotOrder {
             std::io::Write::write_all(input, line.as_bytes())?;
         }
         std::thread::Builder::new().name("steelbank-snapshot".into()).spawn(move || {
-            // Keep the pipe open: the copy ends when it is closed.
+            // Keep the pipe open: the copy ends when the pipe is closed.
             let _ = child.wait();
             drop(input);
         })?;
@@ -264,7 +267,7 @@ impl SnapshotOrder {
 }
 
 /// Returns the systems of `loaded` before the first one with a file in `changed`. If there is none
-/// and the snapshot is `whole`, returns those before the first of the project's own.
+/// and the snapshot is `whole`, returns those before the project's first system.
 fn dependencies<'a>(loaded: &'a [OrderedSystem], changed: &[PathBuf], whole: bool) -> &'a [OrderedSystem] {
     let first_changed = loaded.iter().position(|system| system.own.iter().any(|file| changed.contains(file)));
     let first_own = || loaded.iter().position(|system| !system.own.is_empty()).filter(|_| whole);
@@ -272,7 +275,7 @@ fn dependencies<'a>(loaded: &'a [OrderedSystem], changed: &[PathBuf], whole: boo
     loaded.get(..end).unwrap_or_default()
 }
 
-/// Lisp's report before the image is saved.
+/// Lisp's report of the image's inputs and contents, made before the image is saved.
 #[derive(Deserialize)]
 struct Making {
     #[serde(flatten)]
@@ -281,7 +284,8 @@ struct Making {
     image: ImageContents,
 }
 
-/// A system in Lisp's report of the load order.
+/// A system in Lisp's report of the load order. `keeps` is true if it holds memory outside the
+/// heap, which prevents saving.
 #[derive(Deserialize)]
 struct Ordered {
     name: String,
@@ -306,7 +310,7 @@ fn try_to_save(
 ) -> Result<Reply, Reply> {
     let broken = |error: &dyn std::fmt::Display| Reply::Broken(error.to_string());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    // Subtract a tick of the file system's clock.
+    // Subtract a tick, because the file system's clock may be behind.
     let begun = i128::try_from(now.saturating_sub(TICK).as_nanos()).unwrap_or(i128::MAX);
     let bank = builder.start().map_err(|error| broken(&error))?;
     let control = Control::new(ATTEMPT_TIME);
@@ -339,15 +343,16 @@ fn try_to_save(
         refusal.write(&folder.join(store::REFUSED)).map_err(|error| broken(&error))?;
         Err(Reply::Broken(why))
     };
-    // Store a failure that follows from the inputs, so that it is not tried again until one of them
-    // changes.
+    // A snapshot cannot contain a failure that another load may not have. Store it as a refusal, so
+    // that saving is not tried again until an input changes.
     let failed = answers.iter().find(|answer| !answer.is_reproducible()).map(|answer| {
         let why = answer.failure.as_ref().map(|failure| failure.message.as_str()).unwrap_or_default();
         format!("System {} does not load: {why}", answer.system.as_deref().unwrap_or_default())
     });
     let compiled: usize = answers.iter().map(|answer| answer.compiled.len()).sum();
     if failed.is_none() && compiled > 0 && !start.last {
-        // Try again with fasls, because a snapshot must match the state after a load from fasls.
+        // Try again with the fasls, because a snapshot must match the state after a load from
+        // fasls.
         return Err(Reply::Again(format!("{} had to be compiled", counted(compiled, "file", "files"))));
     }
     let cache = key.folder.parent().map(Path::to_path_buf).unwrap_or_default();
@@ -415,7 +420,7 @@ fn answers(
     Ok(answers)
 }
 
-/// Adds the files of the systems in Lisp's report.
+/// Combines Lisp's report of the load order with the files of the systems.
 fn ordered(bank: &Steelbank, order: Vec<Ordered>) -> Vec<OrderedSystem> {
     let mut known = bank.project().image_systems();
     let known = order.into_iter().filter_map(|Ordered { name, .. }| Some((known.remove(&name)?, name)));
@@ -469,8 +474,8 @@ impl Builder {
     /// in this process. Reports failed attempts to `tell`.
     ///
     /// # Errors
-    /// [`MakeError`]: the systems do not load, or something in their image prevents saving it; the
-    /// message names it.
+    /// The systems do not load, or something in their image prevents saving it; the message names
+    /// the reason.
     pub fn make_snapshot(self, tell: impl FnMut(&str)) -> Result<MadeSnapshot, MakeError> {
         let key = self.snapshot_key();
         order(self.project.as_ref(), self.program.as_ref(), self.dynamic_space_size, key)?.run(true, tell)
@@ -480,7 +485,7 @@ impl Builder {
 impl Steelbank {
     /// Starts a copy of the program that creates the snapshot of the builder's systems. No effect
     /// if this image was started from an up-to-date snapshot and nothing was loaded since, or if no
-    /// snapshot can be created of the current systems. The copy has a low priority. It waits until
+    /// snapshot of the current systems can be created. The copy has a low priority. It waits until
     /// no file of the project was written for 10 s, and for other processes that create snapshots.
     /// It ends with this process or, if `outlives` is true, after at most five minutes.
     ///
@@ -538,7 +543,7 @@ mod tests {
         assert_eq!(end(&[], true), 1);
         assert_eq!(end(&["b.lisp"], true), 3);
         assert_eq!(end(&["b.lisp", "a.asd"], true), 1);
-        // A file of a library belongs to none of the project's systems.
+        // A file of a library belongs to no system of the project.
         assert_eq!(end(&["library.lisp"], true), 1);
         // For a refused snapshot: the systems that do not prevent saving.
         assert_eq!(end(&[], false), 4);

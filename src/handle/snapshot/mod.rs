@@ -1,7 +1,7 @@
 //! Snapshots: saved images of a project with its systems loaded, from which the program starts
-//! quickly. A `SnapshotKey` identifies a project's snapshot. At a start, `Choice` finds one
-//! with unchanged inputs (files, folders, environment variables): the complete snapshot, or else
-//! one of the dependencies only. `make` creates snapshots in copies of the program, `inputs`
+//! quickly. A `SnapshotKey` identifies a project's snapshot. At a start, `Choice` finds one with
+//! unchanged inputs (files, folders, environment variables): the complete snapshot, or else the
+//! snapshot of the dependencies. `make` creates snapshots in copies of the program, `inputs`
 //! records and compares the inputs, `format` defines the files, and `store` limits their number and
 //! size.
 
@@ -48,10 +48,10 @@ const SAVE_COST: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum SnapshotKind {
-    /// All of them.
+    /// All loads.
     Whole,
-    /// The systems that are loaded before the first of the project's own, or before the first with
-    /// recently changed files. A load depends only on earlier loads, so this image is valid
+    /// The systems that are loaded before the project's first system, or before the first system
+    /// with recently changed files. A load depends only on earlier loads, so this image is valid
     /// whatever happens to the later systems.
     Dependencies,
 }
@@ -107,21 +107,23 @@ impl SnapshotKey {
         Self { kind: SnapshotKind::Dependencies, as_loaded: false, ..self.clone() }
     }
 
-    /// Returns the path of the file with the reason why there is no snapshot.
+    /// Returns the path of the file that stores why the snapshot cannot be created.
     fn refusal(&self) -> PathBuf {
         self.folder.join(self.name()).with_extension(store::REFUSED)
     }
 
-    /// Returns the common prefix of the folders' names.
+    /// Returns the prefix that the names of the snapshot's folders have.
     fn name(&self) -> String {
         format!("{:016x}", self.number.wrapping_add(self.kind as u64))
     }
 
-    /// Returns whether to create a snapshot after a start with loads that took `load_time`. If the
-    /// project `is_edited`, waits until the loads since the last snapshot have taken as long as
-    /// saving does, so that a quickly loaded project is not saved after each edit.
+    /// Returns whether to create a snapshot after a start with loads that took `load_time`. If
+    /// inputs were edited (`is_edited`), returns true only once the loads since the last snapshot
+    /// have taken as long as saving does, so that a quickly loaded project is not saved after each
+    /// edit.
     fn is_worth_saving(&self, load_time: Duration, is_edited: bool) -> bool {
-        // If the sum cannot be stored, create it: faster starts matter more.
+        // If the sum of load times cannot be stored, create the snapshot: faster starts matter
+        // more.
         !is_edited
             || store::spend(&self.folder, &self.name(), load_time).is_none_or(|spent| spent >= SAVE_COST)
     }
@@ -149,7 +151,8 @@ impl SnapshotKey {
     }
 }
 
-/// Identifies the parts of an installation. Embedded parts are identified by the program.
+/// Returns a string that identifies those parts of an installation that are files. Embedded parts
+/// are identified by the program's file.
 fn identity(installation: &Installation) -> String {
     let core = match &installation.image.core {
         Core::File(path) => file_identity(path),
@@ -159,7 +162,7 @@ fn identity(installation: &Installation) -> String {
     format!("{core}\n{library}")
 }
 
-/// Identifies a file and its version.
+/// Returns a string that identifies a file and its version.
 fn file_identity(path: &Path) -> String {
     std::fs::metadata(path).map_or_else(
         |error| error.to_string(),
@@ -180,19 +183,19 @@ fn file_identity(path: &Path) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
     pub(crate) snapshot: Option<Snapshot>,
-    /// The reason why `snapshot` is not the complete one, as the end of a sentence.
+    /// The reason why `snapshot` is missing or not the complete one, as a sentence fragment.
     pub(crate) without: Option<String>,
     /// The reason why the complete snapshot cannot be saved, as a sentence.
     pub(crate) refused: Option<String>,
-    /// Whether no snapshot remains to be created.
+    /// Whether all snapshots that can be created exist.
     pub(crate) complete: bool,
     /// Whether inputs have changed since the complete snapshot was created or refused.
     pub(crate) is_edited: bool,
 }
 
 impl Choice {
-    /// Chooses the snapshot to start from: the complete one if it is up to date, else the one of
-    /// the dependencies.
+    /// Chooses the snapshot to start from: the complete snapshot if it is up to date, otherwise the
+    /// snapshot of the dependencies.
     pub(crate) fn of(key: &SnapshotKey, index_use: IndexUse) -> Self {
         let mut compared = None;
         let found = CheckedSnapshot::find(key, &mut compared);
@@ -227,19 +230,19 @@ struct CheckedSnapshot {
 }
 
 impl CheckedSnapshot {
-    /// Finds the snapshot of `key`. The error is the reason why there is none to start from, as the
-    /// end of a sentence. If inputs have changed, stores the comparison in `compared`, so that it
+    /// Finds the snapshot of `key`. The error is the reason why there is no usable snapshot, as a
+    /// sentence fragment. If inputs have changed, stores the comparison in `compared`, so that it
     /// need not be repeated for another snapshot.
     fn find(key: &SnapshotKey, compared: &mut Option<ComparedInputs>) -> Result<Self, String> {
         let checked = Self::open(&key.path().ok_or("none was made")?, key.as_loaded, compared)?;
         let is_meant = checked.manifest.loads == key.loads;
-        if is_meant { Ok(checked) } else { Err("it is of other systems".to_owned()) }
+        if is_meant { Ok(checked) } else { Err("it contains other systems".to_owned()) }
     }
 
     fn open(path: &Path, as_loaded: bool, compared: &mut Option<ComparedInputs>) -> Result<Self, String> {
         let manifest = SnapshotManifest::read(&path.join("manifest"))?;
-        // Changed files do not matter for an image as it was loaded. A confined copy has its own
-        // folder for temporary files.
+        // For an image as it was loaded, changed files do not matter. The variable for temporary
+        // files does not matter either, because a confined copy uses another folder for them.
         if as_loaded {
             manifest.inputs.changed_variable(&[TEMPORARY_FILES]).map_or(Ok(()), Err)?;
         } else {
@@ -250,7 +253,7 @@ impl CheckedSnapshot {
             }
         }
         let open = |name: &str| -> Result<File, String> {
-            steelbank_cache::open(&path.join(name)).map_err(|error| format!("its {name}: {error}"))
+            steelbank_cache::open(&path.join(name)).map_err(|error| format!("cannot open {name}: {error}"))
         };
         let (core, index) = (open("core")?, open("index")?);
         format::check(path, &[("core", &core, manifest.core), ("index", &index, manifest.index)])?;
@@ -266,7 +269,7 @@ impl CheckedSnapshot {
             IndexUse::Read => Some(read_whole(index, length).map(Cow::Owned)),
             IndexUse::Mapped => Some(map_for_process_lifetime(&index, length).map(Cow::Borrowed)),
         };
-        let index = index.transpose().map_err(|error| format!("its index: {error}"))?;
+        let index = index.transpose().map_err(|error| format!("its index cannot be read: {error}"))?;
         store::touch(&path);
         Ok(Snapshot {
             path,
@@ -286,10 +289,10 @@ fn read_whole(mut index: File, length: usize) -> io::Result<Vec<u8>> {
     is_whole.then_some(bytes).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// The way in which an index is brought into memory.
+/// How an index is brought into memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IndexUse {
-    /// It is not needed.
+    /// The index is not needed.
     None,
     /// Read completely, so that a long-running process does not crash if the file is truncated.
     Read,

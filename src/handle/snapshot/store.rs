@@ -1,6 +1,6 @@
 //! The folder of snapshots: publishes, lists and removes snapshots, and limits their number and
-//! size. The least recently used are removed first. [`SnapshotLock`] ensures that one process at a
-//! time creates a snapshot.
+//! size. The least recently used snapshots are removed first. [`SnapshotLock`] ensures that one
+//! process at a time creates a snapshot.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,9 @@ use steelbank_xref::Index;
 use super::SnapshotKind;
 use super::format::SnapshotManifest;
 
-/// The extension of a file with the reason why there is no snapshot.
+/// The extension of a file that stores why a snapshot cannot be created.
 pub(super) const REFUSED: &str = "refused";
-/// The lock's name for creating any snapshot.
+/// The name of the lock that a process must hold to create a snapshot of any key.
 pub(super) const ANY: &str = "making";
 /// The interval at which a process that waits for a lock tries again.
 const LOCK_INTERVAL: Duration = Duration::from_millis(100);
@@ -29,7 +29,7 @@ pub const MAX_BYTES: u64 = 4 << 30;
 /// The age from which an unfinished folder counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(600);
 
-/// The age from which a refusal is removed, because its project may no longer exist.
+/// The age from which a refusal is removed, because the project may no longer exist.
 const FORGOTTEN: Duration = Duration::from_secs(30 * 86_400);
 
 /// A snapshot in the cache.
@@ -110,7 +110,7 @@ pub(crate) fn last(cache: &Path, root: &Path) -> Option<(Index, Vec<String>)> {
 pub fn clear(cache: &Path) -> u64 {
     let all = cache.join("snapshots");
     let refused = entries(&all).filter(|path| path.extension().is_some_and(|end| end == REFUSED));
-    // Ignore errors: a remaining file is only read once more.
+    // Ignore errors: a file that remains only prevents a snapshot that would be refused again.
     refused.for_each(|path| _ = std::fs::remove_file(path));
     folders(&all).map(|path| remove(&path)).sum()
 }
@@ -144,7 +144,7 @@ fn used(path: &Path) -> u64 {
 
 /// Marks the snapshot at `path` as used now.
 pub(super) fn touch(path: &Path) {
-    // Ignore errors: an unmarked snapshot is only removed earlier.
+    // Ignore errors: an unmarked snapshot is removed earlier, which does no harm.
     if let Ok(manifest) = File::options().write(true).open(path.join("manifest")) {
         let _ = manifest.set_modified(SystemTime::now());
     }
@@ -166,7 +166,7 @@ fn remove(path: &Path) -> u64 {
     }
 }
 
-/// A lock for creating the snapshots of one key, or any snapshot.
+/// A lock for creating the snapshots of one key, or the lock [`ANY`] for creating any snapshot.
 #[derive(Debug)]
 pub(crate) struct SnapshotLock {
     lock: File,
@@ -194,7 +194,7 @@ impl SnapshotLock {
 
     /// Resets the load time recorded since the lock was taken, because a snapshot now exists.
     pub(super) fn reset_cost(&self) {
-        // Ignore the error: the next snapshot is only created earlier.
+        // Ignore the error: the next snapshot is then created earlier, which does no harm.
         let _ = self.lock.set_len(0);
     }
 }
@@ -204,7 +204,7 @@ fn lock_of(all: &Path, key: &str) -> PathBuf {
 }
 
 /// Adds `cost` to the load time since the snapshot of `key` was last created, and returns the sum.
-/// The lock file stores it in milliseconds. Returns `None` if it cannot be stored.
+/// The lock file stores the sum in milliseconds. Returns `None` if it cannot be stored.
 pub(super) fn spend(all: &Path, key: &str, cost: Duration) -> Option<Duration> {
     let path = lock_of(all, key);
     let kept = steelbank_cache::read(&path).ok().and_then(|kept| String::from_utf8(kept).ok()?.parse().ok());
@@ -213,8 +213,8 @@ pub(super) fn spend(all: &Path, key: &str, cost: Duration) -> Option<Duration> {
     Some(spent)
 }
 
-/// Publishes the snapshot in the folder `made` under `key`. Removes older ones of that key, and
-/// then the least recently used until the rest is within the limits.
+/// Publishes the snapshot in the folder `made` under `key`. Removes older snapshots of that key,
+/// and then the least recently used snapshots until the limits are met.
 pub(super) fn publish(all: &Path, key: &str, made: &Path) -> std::io::Result<PathBuf> {
     let before: Vec<PathBuf> = folders(all)
         .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(key)))
@@ -227,7 +227,7 @@ pub(super) fn publish(all: &Path, key: &str, made: &Path) -> std::io::Result<Pat
     for old in &before {
         remove(old);
     }
-    // Ignore the error: usually there is no such file.
+    // Ignore the error: usually there is no refusal.
     let _ = std::fs::remove_file(all.join(key).with_extension(REFUSED));
     make_room(all, &path);
     sweep(all);
@@ -238,7 +238,7 @@ fn number(path: &Path) -> Option<u64> {
     path.file_name()?.to_str()?.split_once('-')?.1.parse().ok()
 }
 
-/// Removes the least recently used snapshots except `keep`, until the rest is within the limits.
+/// Removes the least recently used snapshots except `keep`, until the limits are met.
 fn make_room(all: &Path, keep: &Path) {
     let mut others: Vec<(u64, PathBuf)> =
         folders(all).filter(|path| path != keep).map(|path| (used(&path), path)).collect();

@@ -97,13 +97,14 @@ struct TapUse<'a> {
     form: &'a TapForm,
     contexts: &'a [SyntaxContext],
     kind: Kind,
-    /// The event of the sub-form with the recorded number, or of the nearest one before it.
+    /// The event of the sub-form with the recorded number, or else with the next lower number.
     around: usize,
-    /// Whether it is exactly that sub-form.
+    /// Whether `around` has exactly the recorded number.
     numbered: bool,
-    /// The events of the symbol inside it, in order.
+    /// The events of the symbol inside `around` or, without the exact number, in the top-level
+    /// form; in order.
     inside: Vec<usize>,
-    /// The events of these that the record certainly refers to.
+    /// The events in `inside` that the record certainly refers to; `None` if that is uncertain.
     sure: Option<Vec<usize>>,
 }
 
@@ -135,7 +136,7 @@ impl<'a> TapUse<'a> {
     }
 
     /// Returns the events that the record certainly refers to: the form's operator, the names it
-    /// binds, or its direct arguments.
+    /// binds, or its direct arguments. Returns `None` if that is uncertain.
     fn certain_events(&self) -> Option<Vec<usize>> {
         if self.calls() {
             let operator = self.form.child(self.around, 1)?;
@@ -190,7 +191,8 @@ impl<'a> TapUse<'a> {
             (_, SyntaxRole::Operator) => context.position != SyntacticContext::Called,
             (_, role) => matches!(role, SyntaxRole::Argument | SyntaxRole::Definition),
         };
-        // LET binds special variables as well; but calls cannot refer to a variable.
+        // A variable binding may bind a special variable, and then hides no use of the variable. A
+        // call never refers to a variable.
         let hidden = |context: &SyntaxContext| {
             context.bound.is_some_and(|by| match context.space {
                 Space::Unknown => is_local_function(by),
@@ -242,15 +244,16 @@ impl PositionedFile {
         let mut possible = found.possible_events();
         possible.retain(|&event| !taken.contains(&(form.number, event)));
         if !found.numbered {
-            // A reader macro produced the symbol: either a token in the form explains it, or the
-            // macro does.
+            // A reader macro produced the recorded form. Tokens in the top-level form may explain
+            // the use; otherwise the macro does.
             return match possible[..] {
                 [] if found.inside.is_empty() => with(&[found.around], Evidence::Approximate),
                 [] => via(),
                 _ => with(&possible, Evidence::Approximate),
             };
         }
-        // A local variable may hide the function, and neither macro nor compiler reports where.
+        // If the form binds a local variable with this name, a token may be the variable instead of
+        // the function, and the compiler does not report which.
         let hidden = found.calls() && name.is_some_and(|name| sidecar.is_local_variable(form.number, name));
         let clear = |event: usize| {
             let context = &found.contexts[event];
@@ -259,7 +262,7 @@ impl PositionedFile {
         let clearly: Vec<usize> = possible.iter().copied().filter(|&event| clear(event)).collect();
         match (&possible[..], &clearly[..]) {
             ([_], _) if !hidden => with(&possible, Evidence::Exact),
-            // One of them names the function for certain, and the others may be anything.
+            // Exactly one of them certainly names the function; the others may name anything.
             (_, [_]) if found.calls() => with(&clearly, Evidence::Exact),
             ([_, ..], _) => with(&possible, Evidence::Approximate),
             ([], _) => via(),

@@ -1,5 +1,5 @@
-//! Clause words: macros such as ITERATE recognize them by name, so that a symbol and the keyword of
-//! its name are equivalent.
+//! Clause words: macros such as ITERATE recognize them by name, so that a symbol and the keyword
+//! with the same name are equivalent.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,12 @@ use super::{PositionedFile, Reading};
 use crate::source::tap::sidecar::{Abbreviation, EventKind, Name, NameKind, TapForm};
 use steelbank_xref::SymbolName;
 
-/// The operators of the lists that contain a word.
+/// The operators of the lists that contain a clause word.
 #[derive(Debug, Default)]
 pub struct Clauses {
     /// The operators of lists with the symbol.
     pub of_symbol: BTreeSet<SymbolName>,
-    /// The operators of lists with the keyword of its name.
+    /// The operators of lists with the keyword that has the symbol's name.
     pub of_keyword: BTreeSet<SymbolName>,
 }
 
@@ -48,8 +48,8 @@ impl PositionedFile {
             }
         }
     }
-    /// Returns the operators of lists that have a quoted `sought` as an argument, except standard
-    /// ones. Needs a sidecar.
+    /// Returns the operators of lists that have a quoted `sought` as an argument. Omits standard
+    /// operators. Needs a sidecar.
     pub fn operators_of_quoted(
         &self,
         sought: &SymbolName,

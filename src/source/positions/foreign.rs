@@ -1,4 +1,4 @@
-//! Foreign functions and variables whose Lisp name is derived from a string with their C name.
+//! Foreign functions and variables: CFFI derives their Lisp names from strings with the C names.
 
 use super::by_tap::Tapped;
 use super::structures::symbol;
@@ -8,9 +8,9 @@ use steelbank_reader::Range;
 use steelbank_xref::SymbolName;
 
 impl PositionedFile {
-    /// Returns the operator of a list in top-level form `form` and the range of its first argument,
-    /// a string from which CFFI derives the name `made`, as in `(defcfun "get_it" …)`. Returns
-    /// `None` unless there is exactly one. Needs a sidecar.
+    /// Finds the list in top-level form `form` that makes CFFI derive the name `made`, as in
+    /// `(defcfun "get_it" …)`. Returns the list's operator, and the range of its first argument,
+    /// the string. Returns `None` unless there is exactly one such list. Needs a sidecar.
     pub fn foreign_name(&self, form: u32, made: &str) -> Option<(SymbolName, Range)> {
         let Reading::Tap(tapped) = &self.reading else { return None };
         let form = tapped.sidecar.form(form)?;
@@ -29,8 +29,8 @@ impl PositionedFile {
         found.next().is_none().then_some(first)
     }
 
-    /// Returns whether a list with the operator `operator` has `("get_it" name …)` as its first
-    /// argument. Needs a sidecar.
+    /// Returns whether any list in the file with the operator `operator` has `("get_it" name …)` as
+    /// its first argument. Needs a sidecar.
     pub fn has_foreign_pair(&self, operator: &SymbolName) -> bool {
         let Reading::Tap(tapped) = &self.reading else { return false };
         let mut places = tapped.places(operator);

@@ -31,8 +31,9 @@ impl PositionedFile {
             .collect()
     }
 
-    /// Lists the names of symbols in sub-form `number` of top-level form `form` that are parts of
-    /// the name `whole`, without parts of longer listed parts. Needs a sidecar.
+    /// Lists the symbols in sub-form `number` of top-level form `form` by name, if the name is a
+    /// part of `whole`. A part of one character must be a word of `whole`. Omits parts that a
+    /// longer listed part contains. Needs a sidecar.
     pub fn name_parts_in(&self, form: u32, number: u32, whole: &str) -> Vec<String> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
         let Some(form) = tapped.sidecar.form(form) else { return Vec::new() };
@@ -120,9 +121,10 @@ impl PositionedFile {
     }
 }
 
-/// Returns the operator that expands into a use without a token in `list`: the operator of `list`
-/// if that is a macro, else a symbol macro among its elements, else the nearest macro around it. The
-/// package is empty if the operator is not a named symbol.
+/// Returns the operator that expands into a use without a token in `list`. It is the first of
+/// these: the operator of `list`, if it is neither standard nor a function; a symbol macro in
+/// `list`; the nearest user macro around `list`; the operator of `list` in any case.
+/// The package is empty if the operator is not a named symbol.
 pub(super) fn expander(sidecar: &Sidecar, form: &TapForm, list: usize) -> SymbolName {
     let named = |event: usize| match form.events[event].kind {
         EventKind::Symbol(name) => match &sidecar.names[name as usize] {

@@ -3,8 +3,8 @@
 //! A [`PositionedFile`] is one source file. It uses the file's sidecar (the events that SBCL's
 //! reader reported) if there is one, otherwise the structural reader. In both cases the symbol's
 //! token must be found at the recorded form; otherwise the [`Placement`] has weaker [`Evidence`].
-//! The submodules answer the questions of the `uses` actions: occurrences and tokens of a symbol,
-//! structure definitions, clause words, foreign names.
+//! The submodules provide the `uses` actions with occurrences and tokens of a symbol, structure
+//! definitions, clause words, and foreign names.
 
 mod by_structure;
 mod by_tap;
@@ -88,7 +88,8 @@ pub struct XrefRecord {
     pub form: u32,
     /// SBCL's number of the sub-form.
     pub number: u32,
-    /// The byte offset of the top-level form, including the white space before it.
+    /// The byte offset at which SBCL began to read the top-level form, before its white space.
+    /// `None` if it was not recorded.
     pub bytes: Option<u32>,
 }
 
@@ -120,22 +121,22 @@ pub struct Occurrence {
     pub never_variable: bool,
     /// For a definition: the kind of thing that it defines.
     pub defined: Option<Defined>,
-    /// The name of the user macro that may define the symbol, if the symbol is at a suitable
-    /// position.
+    /// The name of the user macro that may define the symbol, judging by the symbol's position.
     pub definer: Option<String>,
-    /// How the variable, or the place that the accessor or slot names, is accessed.
+    /// How the thing that the symbol names is accessed: a variable, or the place of an accessor or
+    /// a slot.
     pub access: PlaceAccess,
-    /// The token that binds the name around it, or this token if it is the binding, as far as the
-    /// text shows.
+    /// The range of the token that binds the name, or of this token if it is the binding. `None` if
+    /// the text shows no binding.
     pub binding: Option<Range>,
-    /// The namespace in which the name is looked up.
+    /// The namespace that the name is looked up in.
     pub space: Space,
-    /// The kind of operator that the symbol named after the file was read.
+    /// The kind of operator that the symbol denoted at the end of reading the file.
     pub operator: NameKind,
 }
 
-/// A token that is read as a symbol, or designates it in a package definition, whatever its meaning
-/// there.
+/// A token that SBCL's reader read as the searched symbol, or a designator of the symbol in a
+/// package definition. The symbol's meaning in the code does not matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SymbolToken {
@@ -151,14 +152,14 @@ pub struct SymbolToken {
     pub local: bool,
     /// Whether it binds the name, here or in the code that a template generates.
     pub binds: bool,
-    /// Whether it is at a position where a user macro may take the name that it defines.
+    /// Whether it is where a user macro may expect a name to define.
     pub definable: bool,
     /// Whether it is a `&key` parameter without an explicit keyword, so that renaming it changes
     /// the keyword.
     pub key_parameter: bool,
 }
 
-/// The notation in which a symbol is written.
+/// The notation of a symbol in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Notation {
     /// The symbol itself, with or without its package.
@@ -183,13 +184,13 @@ enum Reading {
 /// The state of a file's sidecar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SidecarState {
-    /// There is none: the file was not compiled or loaded as source here.
+    /// There is no sidecar: steelbank has not compiled the file or loaded it as source.
     Missing,
-    /// It exists, but cannot be used.
+    /// The sidecar exists, but cannot be used.
     Damaged,
-    /// It ends where reading the file was stopped; the rest of the file is not covered.
+    /// The sidecar ends where reading the file was stopped. It does not cover the rest of the file.
     Incomplete,
-    /// It covers the entire file.
+    /// The sidecar covers the entire file.
     Complete,
 }
 
@@ -209,7 +210,7 @@ pub struct PositionedFile {
     reading: Reading,
     /// For a changed file: the current positions of its recorded forms, computed on demand.
     moved: OnceLock<MovedForms>,
-    /// For a text compiled from an editor buffer: the number in the file of its first form.
+    /// For a text compiled from an editor buffer: the number of its first form in the file.
     first: u32,
     /// Whether only a text from a buffer was compiled, not the file.
     from_buffer: bool,
@@ -217,7 +218,7 @@ pub struct PositionedFile {
 
 impl PositionedFile {
     /// Reads the file at `path`, and its sidecar if that exists and matches. `write_date`
-    /// (universal time) is the version of the file in the image.
+    /// (universal time) identifies the version of the file in the image.
     ///
     /// # Errors
     /// The file at `path` cannot be read. An unreadable sidecar is no error.
@@ -241,7 +242,7 @@ impl PositionedFile {
     }
 
     /// Like [`PositionedFile::open`], but with the content `bytes` instead of the file on disk.
-    /// `path` must be a real path.
+    /// `path` must be canonical.
     pub fn of_text(path: &Path, bytes: &[u8], write_date: u64, sidecar: Option<&Path>) -> PositionedFile {
         let sidecar = sidecar
             .and_then(|sidecar| Sidecar::read(sidecar).ok())
@@ -250,7 +251,7 @@ impl PositionedFile {
         PositionedFile::new(path.to_path_buf(), bytes, sidecar, fresh)
     }
 
-    /// Returns the file at `path` with the content `bytes`. `fresh` must be whether the image was
+    /// Returns the file at `path` with the content `bytes`. `fresh` states whether the image was
     /// built from this content.
     pub fn new(path: PathBuf, bytes: &[u8], sidecar: Option<Sidecar>, fresh: bool) -> PositionedFile {
         let format = sidecar.as_ref().map_or("UTF-8", |sidecar| sidecar.external_format.as_str());
@@ -283,10 +284,10 @@ impl PositionedFile {
         }
     }
 
-    /// Returns the file at `path` with the content `bytes`, when an editor has compiled only the
-    /// text `compiled` at character `position` of its buffer; form numbers count from there. If the
-    /// file does not contain that text, it is matched to the form with the same first line, or else
-    /// to the nearest form, and the file is not fresh.
+    /// Returns the file at `path` with the content `bytes`, if an editor has compiled only a part
+    /// of it: the text `compiled` at character `position` of its buffer. Form numbers count from
+    /// the first form of that part. If the file does not contain the text, the part is the form
+    /// with the same first line, or else the nearest form, and the file is not fresh.
     pub fn from_buffer(path: &Path, bytes: &[u8], compiled: &str, position: usize) -> PositionedFile {
         let mut file = PositionedFile::new(path.to_path_buf(), bytes, None, false);
         let Reading::Structure(read) = &file.reading else { return file };
@@ -353,7 +354,7 @@ impl PositionedFile {
         }
     }
 
-    /// Returns the external format in which SBCL read the file; UTF-8 if unknown.
+    /// Returns the external format that SBCL decoded the file with; UTF-8 if unknown.
     pub fn external_format(&self) -> &str {
         match &self.reading {
             Reading::Tap(tapped) => &tapped.sidecar.external_format,
@@ -426,8 +427,9 @@ impl PositionedFile {
         read.tokens().iter().any(|token| token.is_named(text, &sought.name))
     }
 
-    /// Locates the recorded uses of `sought`, in their order. A use has several placements only if
-    /// all of them are that use, and none if its form is no longer in the file.
+    /// Locates the recorded uses of `sought`, in their order. A use has no placement if its form is
+    /// no longer in the file. It has several placements if the compiler recorded equal uses once,
+    /// or if several tokens may be the use ([`Evidence::Approximate`]).
     ///
     /// Pass all records of the file together, so that a token that is certainly one use is not
     /// attributed to another. `means(package)` must return whether the name of `sought` refers to
@@ -448,7 +450,8 @@ impl PositionedFile {
         placements
     }
 
-    /// Returns the range of sub-form `number` of top-level form `form`.
+    /// Returns the range of sub-form `number` of top-level form `form`, or else of the nearest form
+    /// around or before it.
     pub fn form_range(&self, form: u32, number: u32) -> Option<Range> {
         self.range_in_file(self.first.checked_add(form)?, number)
     }
@@ -479,8 +482,8 @@ impl PositionedFile {
         name.is_named(self.text.as_bytes(), &sought.name).then_some(name.span)
     }
 
-    /// Returns the number of octets before top-level form `form` and the white space and comments
-    /// that precede it, as SBCL counts them. Returns `None` if the file is not the loaded version.
+    /// Returns SBCL's octet offset of top-level form `form`: the offset after the form before it.
+    /// Returns `None` if the file is not the loaded version.
     pub fn octets_before(&self, form: u32) -> Option<u32> {
         let Some(before) = self.first.checked_add(form)?.checked_sub(1) else {
             return self.fresh.then_some(0);
@@ -495,9 +498,9 @@ impl PositionedFile {
         }
     }
 
-    /// Returns the line and column, in characters, in the current text for an offset of one of this
-    /// file's ranges. Returns `None` if the current text no longer has the form. A byte order mark
-    /// does not count as a column, because editors do not show it.
+    /// Converts an offset in one of this file's ranges to the line and column, in characters, in
+    /// the current text. Returns `None` if the current text no longer has the form. A byte order
+    /// mark does not count as a column, because editors do not show it.
     pub fn position(&self, offset: u32) -> Option<LineColumn> {
         let offset = match &self.reading {
             Reading::Tap(tapped) if !self.fresh => {
@@ -531,8 +534,8 @@ impl PositionedFile {
         Some(at(range.start)?..at(range.end)?)
     }
 
-    /// Returns the range of a reader event. SBCL's reader counts characters. For a changed file
-    /// they cannot be converted to bytes, so the range is in characters.
+    /// Returns the range of a reader event. SBCL's reader counts characters. For a changed file,
+    /// characters cannot be converted to bytes, so the range is in characters.
     fn event_range(&self, sidecar: &Sidecar, event: &ReadEvent) -> Range {
         let at = |character| match self.fresh {
             true => self.byte_of(sidecar, character),
@@ -602,15 +605,16 @@ mod tests {
             let line = file.form_range(0, 0).and_then(|range| file.position(range.start)).unwrap().line;
             (line, file.is_fresh())
         };
-        // The nearest of several equal texts; positions are characters.
+        // The nearest of several equal texts is used; positions are in characters.
         let same = "(defun f ()\n  1)\n";
         assert_eq!((placed(same, 8), placed(same, 60)), ((3, true), (6, true)));
         assert_eq!(placed("(b)\n(defun f ()\n  1)", 0), (5, true));
-        // Unsaved text: the form with the same first line, or else the nearest.
+        // Text that was not saved is taken for the form with the same first line, or else the
+        // nearest.
         assert_eq!(placed("(defun f ()\n  2)", 40), (6, false));
         assert_eq!(placed("(defun h ()\n  2)", 4), (3, false));
         assert_eq!((placed("", 0), placed("(h)", 999)), ((1, false), (8, false)));
-        // A part of a form has other form numbers.
+        // Text inside a form is not fresh, because its form numbers differ from the file's.
         assert_eq!(placed("(g)", 0), (8, false));
         let empty = PositionedFile::from_buffer(Path::new("a.lisp"), b"", "(f)", 7);
         assert_eq!((empty.form_range(0, 0), empty.octets_before(0)), (None, None));

@@ -27,8 +27,8 @@ enum FormNow {
 
 impl MovedForms {
     /// Searches `text` for the forms of `sidecar`. A form with the same length and the same symbols
-    /// at the same positions is unchanged. Otherwise, if exactly one remaining form on each side
-    /// begins with the same two symbols, that form has changed.
+    /// at the same positions is unchanged. If exactly one remaining form of each text begins with
+    /// the same two symbols, they are two versions of one changed form.
     pub(super) fn new(sidecar: &Sidecar, text: &str) -> Self {
         let bytes = text.as_bytes();
         let read = LispText::read(bytes, Dialect::CommonLisp, &Features::sbcl());
@@ -37,8 +37,8 @@ impl MovedForms {
             let starts = form.char_indices().map(|(at, _)| top.span.start + at as u32);
             starts.chain([top.span.end]).collect::<Vec<u32>>()
         };
-        // By length in characters, so that each form of a long file is compared only with forms of
-        // its length.
+        // The forms by length in characters, so that each form of a long file is compared only with
+        // forms of its length.
         let mut left: HashMap<usize, Vec<(&TopLevelForm, Vec<u32>)>> = HashMap::new();
         for top in read.toplevel() {
             let now = inside(top);
@@ -97,7 +97,7 @@ impl MovedForms {
     }
 
     /// Returns the current byte offset of the character at the recorded `offset`, or the start of
-    /// its form if the text around it has changed. Returns `None` if the form no longer exists.
+    /// its form if it is not in an unchanged symbol. Returns `None` if the form no longer exists.
     pub(super) fn of(&self, offset: u32) -> Option<u32> {
         let before = self.0.partition_point(|form| form.before.start <= offset);
         let form = self.0[..before].last().filter(|form| offset <= form.before.end)?;

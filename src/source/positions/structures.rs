@@ -1,4 +1,4 @@
-//! Parses DEFSTRUCT forms, for the names that DEFSTRUCT derives from them.
+//! Parses DEFSTRUCT forms, to find the names that DEFSTRUCT derives.
 
 use super::by_tap::Tapped;
 use super::{PositionedFile, Reading};
@@ -34,9 +34,9 @@ pub struct StructureDefinition {
     /// For constructor, copier and predicate: whether the name is derived from the structure's,
     /// with MAKE-, COPY- and -P.
     pub derives_name: [bool; 3],
-    /// For constructor, copier and predicate: whether there is an option.
+    /// For constructor, copier and predicate: whether the form has an option for it.
     pub has_option: [bool; 3],
-    /// The constructors that take slots as keywords, except one with a derived name.
+    /// The constructors with an explicit name that take slots as keyword arguments.
     pub constructors: Vec<SymbolName>,
 }
 
@@ -141,7 +141,7 @@ impl PositionedFile {
             let argument = form.child(option, 2).and_then(symbol);
             structure.options.push(word.clone());
             let is_nil = argument.as_ref().is_some_and(|symbol| symbol.name == "NIL");
-            // Strings have no event.
+            // A string has no event, so its text is read.
             let text = || self.second_text(tapped, form, option);
             match word.as_str() {
                 "CONC-NAME" => {
@@ -182,7 +182,8 @@ impl PositionedFile {
         Some(structure)
     }
 
-    /// Returns the string that is the second element of a list that starts with a symbol.
+    /// Returns the string that is the second element of `list`, as a prefix. The prefix is empty
+    /// without a second element, and unknown if that is not a simple string.
     fn second_text(&self, tapped: &Tapped, form: &TapForm, list: usize) -> Prefix {
         let Some(first) = form.child(list, 1) else { return Prefix::Text(String::new()) };
         let (from, to) = (form.events[first].end, form.events[list].end.saturating_sub(1));

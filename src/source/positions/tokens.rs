@@ -24,8 +24,8 @@ pub(super) fn binds_alias(by: &str) -> bool {
 }
 
 impl Tapped {
-    /// Returns the name, in lower case, of the user macro that has `event` as an argument, directly
-    /// or in nested lists.
+    /// Returns the name, in lower case, of the user macro that has `event` as an argument, at most
+    /// two lists deep.
     fn definer(&self, form: &TapForm, event: usize) -> Option<String> {
         let list = form.ancestors(event).take(3).find(|&list| {
             let head = form.child(list, 1);
@@ -39,7 +39,8 @@ impl Tapped {
         }
     }
 
-    /// Returns the access to the slot or variable that a quoted token names: that of the accessor that takes it.
+    /// Returns the access to the slot or variable that a quoted token names, judging by the
+    /// accessor that takes the token.
     fn named_access(&self, token: &SeenToken<'_>) -> PlaceAccess {
         let quote = token.form.events[token.event].parent;
         let list = quote.and_then(|quote| token.form.events[quote as usize].parent);
@@ -71,8 +72,8 @@ impl Tapped {
         let bound = context.bound.is_some();
         let function = self.sidecar.is_local_function(form.number, name);
         let variable = self.sidecar.is_local_variable(form.number, name);
-        // If the compiler found a local binding, it is explained if the text shows a binding of
-        // this name.
+        // The compiler reports only that a form binds the name locally. A binding in the text
+        // explains the report.
         let explained = |space: Space| {
             let same = |other: &usize| form.events[*other].kind == EventKind::Symbol(name);
             (0..form.events.len()).filter(same).any(|other| {
@@ -97,7 +98,7 @@ impl Tapped {
                 another || hidden()
             }
             Space::Block | Space::Tag => bound,
-            // LET may bind a special variable.
+            // A binding by LET does not count here, because LET may bind a special variable.
             Space::Unknown => {
                 let local = |by| is_local_function(by) || binds_alias(by);
                 function || variable || context.bound.is_some_and(local)
@@ -157,8 +158,8 @@ impl PositionedFile {
         found
     }
 
-    /// Returns the symbols in the text, by home package and name, and the names in package
-    /// definitions, with the package in which they designate a symbol. Needs a sidecar.
+    /// Returns the symbols in the text, by home package and name. Includes the names in package
+    /// definitions, with the package of the symbol that each designates. Needs a sidecar.
     pub fn symbols(&self) -> HashSet<(&str, &str)> {
         let Reading::Tap(tapped) = &self.reading else { return HashSet::new() };
         let sidecar = &tapped.sidecar;
@@ -207,7 +208,8 @@ impl PositionedFile {
         tokens
     }
 
-    /// Collects the results of `make` for every token of `sought` whose text reads as its name.
+    /// Collects the results of `make` for every token of `sought` and every designator of it that
+    /// also has the name in the text.
     fn tokens_as<T>(
         &self,
         sought: &SymbolName,
@@ -244,7 +246,8 @@ impl PositionedFile {
     }
 
     /// Returns whether the text between the characters `start` and `end` is a token or string that
-    /// reads as `name`. It may not be, because a reader macro can produce a symbol from any text.
+    /// reads as `name`. The text may differ, because a reader macro can produce a symbol from any
+    /// text.
     fn reads_as(&self, sidecar: &Sidecar, start: u32, end: u32, name: &str) -> bool {
         let token = self.characters(sidecar, start, end);
         // Fast path for nearly every token, without a copy.
@@ -266,9 +269,9 @@ impl PositionedFile {
         self.text.get(range.indices()).unwrap_or_default()
     }
 
-    /// Counts the uninterned symbols with the name of `sought` that no package definition explains,
-    /// and the keywords with that name where names are looked up. Code that interns names may mean
-    /// the symbol by them. `exists` must return whether there is a package with that name.
+    /// Counts the designators that may mean `sought` in code that interns names: uninterned symbols
+    /// with its name that no package definition explains, and keywords with its name where names
+    /// are looked up. `exists` must return whether there is a package with that name.
     pub fn unexplained_designators(&self, sought: &SymbolName, exists: &dyn Fn(&str) -> bool) -> usize {
         let Reading::Tap(tapped) = &self.reading else { return 0 };
         let sidecar = &tapped.sidecar;
@@ -278,8 +281,8 @@ impl PositionedFile {
             .filter(|&(name, (form, event))| {
                 let (form, event) = (&sidecar.forms[form as usize], event as usize);
                 match &sidecar.names[name as usize] {
-                    // A name in a package definition is either the symbol or certainly that of
-                    // another package.
+                    // In the definition of an existing package, the name certainly designates
+                    // either the symbol or another package's symbol.
                     Name::Uninterned(_) => {
                         !package_clause(sidecar, form, event).is_some_and(|(_, package)| exists(package))
                             && !names_package(sidecar, form, event)
@@ -291,7 +294,8 @@ impl PositionedFile {
             .count()
     }
 
-    /// Where SBCL's reader read a symbol called `name`, of any package, as offsets. `None` without a sidecar.
+    /// Returns the offsets at which SBCL's reader read a symbol called `name`, of any package.
+    /// Returns `None` without a sidecar.
     pub fn places_read(&self, name: &str) -> Option<BTreeSet<u32>> {
         let Reading::Tap(tapped) = &self.reading else { return None };
         let names = tapped.by_name.get(name).into_iter().flatten();
@@ -362,14 +366,14 @@ struct SeenToken<'a> {
 }
 
 impl SeenToken<'_> {
-    /// Returns whether it is at a position where a macro may take the name that it defines:
+    /// Returns whether the token is where a user macro may expect a name to define:
     /// `(define name …)`, `(define () ("name" name) …)`, `(define x (slots (name …)))`.
     fn may_be_defined(&self, sidecar: &Sidecar) -> bool {
         let place = |event: &usize| self.form.events[*event].place;
         let around: Vec<u32> = self.form.ancestors(self.event).take(2).map(|list| place(&list)).collect();
         let own = self.form.events[self.event].place;
         let first = own == 2 || (own == 1 && around.first() == Some(&2));
-        // An operator is called, except in nested lists.
+        // The first element of a list is its operator, except in nested lists.
         let listed = own >= 2 || (own == 1 && around.get(1).is_some_and(|&place| place > 2));
         let is_type = || {
             let before = self.form.ancestors(self.event).next().zip(own.checked_sub(1));

@@ -1,5 +1,5 @@
-//! Builds a sidecar for text that was not loaded, with the reader that needs no Lisp. The result is
-//! an approximation: nothing in it is certain.
+//! Builds a sidecar for text that was not loaded, with the structural reader, which needs no Lisp.
+//! The result is an approximation: nothing in it is certain.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -12,8 +12,8 @@ use super::sidecar::{Abbreviation, EventKind, Name, NameKind, ReadEvent, Sidecar
 /// symbol names.
 pub(crate) type Resolve<'a> = dyn Fn(&Token, Option<&str>) -> Option<(Name, NameKind)> + 'a;
 
-/// Builds the sidecar of the top-level forms of `text` whose numbers `wanted` accepts. `read` must
-/// be the parsed `text`.
+/// Builds the sidecar of the top-level forms of `text` with the numbers that `wanted` accepts.
+/// `read` must be the parsed `text`.
 pub(crate) fn of_text(
     text: &str,
     read: &LispText,
@@ -65,7 +65,7 @@ struct SidecarMaker<'a> {
     resolve: &'a Resolve<'a>,
 }
 
-/// A form whose elements are being visited.
+/// A form with elements that are being visited.
 struct OpenForm {
     id: FormId,
     place: u32,

@@ -1,4 +1,5 @@
-//! Sidecars, the tap's records of files, and the syntactic roles of the tokens in them.
+//! Sidecars, the records that the tap (`lisp/tap/`) writes about files, and the syntactic roles of
+//! the tokens in them.
 
 pub(crate) mod from_text;
 pub mod roles;

@@ -17,9 +17,10 @@ pub enum SyntaxRole {
     Structure,
     /// The first name passed to a macro called `def…`: probably what it defines.
     Named,
-    /// A name in a package definition's `:export`.
+    /// A name in a package definition's `:export`, or in a call to `export` or `unexport`.
     Export,
-    /// A name in another clause of a package definition.
+    /// A name in another clause of a package definition, or in a call to `import`, `shadow` or a
+    /// similar function.
     Import,
     /// A class, structure or condition: superclass, specializer, `make-instance 'x`, `handler-case`
     /// clause.
@@ -33,7 +34,7 @@ pub enum SyntaxRole {
     Quoted,
     /// `#'x`, or the name passed to `funcall` and similar functions.
     Function,
-    /// The name of a variable handed to `symbol-value` and its kin.
+    /// The name of a variable, passed to `symbol-value` or a similar function.
     Variable,
     /// Part of a declaration.
     Declaration,
@@ -53,8 +54,8 @@ pub enum SyntaxRole {
     Argument,
 }
 
-/// Returns whether the keyword `event` stands for a symbol of its name: as a name to look up, or as
-/// the class of a system's component.
+/// Returns whether the keyword `event` designates a symbol with the same name: as a name to look
+/// up, or as the class of a component of a system.
 pub fn is_looked_up(sidecar: &Sidecar, form: &TapForm, event: usize) -> bool {
     let walk = RoleFinder { sidecar, form };
     let operator = |list: usize| walk.operator(list).map_or("", Name::name);
@@ -101,10 +102,9 @@ pub fn is_key_parameter(sidecar: &Sidecar, form: &TapForm, event: usize) -> bool
     walk.place(event) > 0 && (after_key(event) || in_list())
 }
 
-/// Returns the role of `event`, a string, keyword or uninterned symbol in a package definition, for
-/// a symbol of the same name. Returns `None` if it does not designate that symbol. `means(package)`
-/// must return whether the symbol of that name accessible in the package is the symbol; `package`
-/// is a designator's text.
+/// Returns the role of `event`, a string, keyword or uninterned symbol in a package definition, if
+/// it designates the searched symbol. `means(package)` must return whether the name refers to that
+/// symbol in `package`, which is a designator's text.
 pub fn package_role(
     sidecar: &Sidecar,
     form: &TapForm,
@@ -132,7 +132,8 @@ pub fn package_clause<'a>(
         return None;
     }
     let word = walk.operator(clause)?;
-    // A macro that expands into a package definition has the same clauses.
+    // Macros that expand into a package definition count, too: their clauses have the same
+    // keywords.
     let own = walk.operator(definition).is_some_and(|operator| defines_package(operator.name()));
     if !own && !word.is("KEYWORD", word.name()) {
         return None;

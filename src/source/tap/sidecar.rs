@@ -33,7 +33,7 @@ pub struct Sidecar {
     pub newlines: Vec<u32>,
     /// The symbols and strings that events refer to.
     pub names: Vec<Name>,
-    /// The kind of operator that each of these names named after the file was read.
+    /// The kind of operator that each of these names denoted at the end of reading the file.
     pub kinds: Vec<NameKind>,
     /// The top-level forms, in the order of reading.
     pub forms: Vec<TapForm>,
@@ -43,7 +43,7 @@ pub struct Sidecar {
     pub locals: Vec<(u32, u32, bool)>,
 }
 
-/// The kind of operator that a symbol named.
+/// The kind of operator that a symbol denoted at the end of reading its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NameKind {
     /// A global function.
@@ -154,7 +154,7 @@ pub struct ReadEvent {
     next_sibling: u32,
 }
 
-/// The index that stands for a missing event.
+/// The index for "no event".
 const NO_EVENT: u32 = u32::MAX;
 
 /// One use by top-level code.
@@ -327,7 +327,7 @@ impl Sidecar {
         self.forms.binary_search_by_key(&number, |form| form.number).ok()
     }
 
-    /// Returns the kind of operator that the symbol at index `name` named.
+    /// Returns the kind of operator that the symbol at index `name` denoted.
     pub fn kind(&self, name: u32) -> NameKind {
         self.kinds.get(name as usize).copied().unwrap_or(NameKind::Other)
     }

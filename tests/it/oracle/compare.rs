@@ -57,8 +57,8 @@ fn number(number: Option<u32>) -> String {
     number.map_or_else(|| "-".to_owned(), |number| number.to_string())
 }
 
-/// Compares every answer of the who family, but for uses of steelbank's own names: no question can name them, and the
-/// oracle leaves them out.
+/// Compares every answer of the who family. Omits uses of steelbank's names, because no question
+/// can name them and the oracle omits them.
 pub(crate) fn uses(index: &Index, folder: &Path) -> Comparison {
     let mut comparison = Comparison::default();
     let text = fs::read_to_string(folder.join("uses.txt")).unwrap();
@@ -85,7 +85,8 @@ pub(crate) fn uses(index: &Index, folder: &Path) -> Comparison {
         specializations(index, symbol, &symbol_text, &mut methods, &mut comparison);
         for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Specializes) {
             if index.who_including_replaced(kind, symbol, |_| true).is_empty() {
-                // Leave uses that sb-introspect knows in `expected`: they are reported at the end.
+                // Uses that sb-introspect lists and the index lacks stay in `expected`, and are
+                // reported at the end.
                 comparison.answers += ROLES.len();
                 continue;
             }
@@ -121,8 +122,8 @@ pub(crate) fn uses(index: &Index, folder: &Path) -> Comparison {
     comparison
 }
 
-/// Compares specializations by number: sb-introspect says of a method only which generic function it belongs
-/// to.
+/// Compares specializations by number, because sb-introspect reports only the generic function of a
+/// method.
 fn specializations(
     index: &Index,
     symbol: Symbol,
@@ -138,8 +139,8 @@ fn specializations(
     comparison.answers += 1;
     comparison.uses += found.len();
     let keys: Vec<(&str, &str)> = expected.keys().copied().filter(|(class, _)| *class == text).collect();
-    // Try the longest name first: (METHOD A::F ...) must not be taken for a method of a function called A::F
-    // with more to it.
+    // Try the longest name first: (METHOD A::F ...) must not be taken for a method of a function
+    // with the shorter name.
     for key in keys.into_iter().rev() {
         let start = format!("(METHOD {} ", key.1);
         let before = found.len();
@@ -197,7 +198,7 @@ pub(crate) fn symbols(index: &Index, folder: &Path) -> Comparison {
     comparison
 }
 
-/// Checks that each printed symbol, given as a name argument, means that symbol.
+/// Checks that each printed symbol, given as a name argument, denotes that symbol.
 fn read_back(index: &Index, comparison: &mut Comparison) {
     for symbol in index.symbols() {
         let Some(home) = index.symbol_package(symbol) else { continue };

@@ -1,5 +1,5 @@
 ;;; ask: tested to-test typed exported-one class-type hidden-fn in-macro *rebound* of-type interactively
-;;; Rules that make sure of what macros do with their arguments (findings: the table of truth 1).
+;;; Uses that are exact because a rule describes what a macro does with its arguments.
 (defpackage :truth.cheap (:use :cl) (:shadow ⟦#:of-type⟧))
 (in-package :truth.cheap)
 

@@ -1,5 +1,5 @@
 ;;; ask: named-thing other-thing parted frame-x
-;;; Definitions by macros, and names that macros make (findings: truth 1 and 5).
+;;; Definitions by macros, and names that macros generate.
 (defpackage :truth.defined (:use :cl))
 (in-package :truth.defined)
 

@@ -1,5 +1,5 @@
 ;;; ask: for act foo rf rf2 shape square vec shift2 modf swap nodes
-;;; What was approximate and is sure (findings: truth 3.4).
+;;; Uses that are exact, although they look approximate.
 (defpackage :truth.doubt (:use :cl))
 (in-package :truth.doubt)
 

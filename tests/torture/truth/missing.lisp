@@ -1,5 +1,5 @@
 ;;; ask: pr sy run3
-;;; What was missing (findings: truth 3.3).
+;;; Uses that are easily missed.
 (defpackage :truth.missing (:use :cl) (:export . #1=(⟦#:run3⟧)))
 (in-package :truth.missing)
 

@@ -1,5 +1,5 @@
 ;;; ask: place target act foo2 target2 counter-value blk tagged inner-block method-block quoted-global
-;;; What was called exact and is not (findings: truth 3.2).
+;;; Uses that look exact, although they are not.
 (defpackage :truth.wrong (:use :cl))
 (in-package :truth.wrong)
 

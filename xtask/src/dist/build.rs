@@ -98,7 +98,8 @@ pub(crate) fn twice() -> Made {
     std::fs::remove_dir_all(&again).map_err(|error| format!("{}: {error}", again.display()))
 }
 
-/// Compares two programs, and describes their differences.
+/// Compares two programs, and describes their differences. Fails if they differ outside SBCL's
+/// core.
 fn compared(programs: [&Path; 2]) -> Result<String, String> {
     let [(one, core), (other, other_core)] =
         [(read(programs[0])?, core_of(programs[0])?), (read(programs[1])?, core_of(programs[1])?)];

@@ -22,8 +22,8 @@ pub(super) fn make(release: &Release, program: &[u8]) -> Made {
     let documents = "usr/share/doc/steelbank";
     let mut items = vec![Item::program("usr/bin/steelbank", program)];
     let mut copyright =
-        b"steelbank is licensed under MIT or Apache-2.0, as you like; THIRD-PARTY-LICENSES.txt beside \
-        this file has the notices of what is linked into it.\n\n"
+        b"steelbank is licensed under MIT or Apache-2.0, at your option; THIRD-PARTY-LICENSES.txt in \
+        this folder has the notices of the linked libraries.\n\n"
             .to_vec();
     for item in release.notices()? {
         match item.path.starts_with("LICENSE") {
@@ -44,7 +44,7 @@ pub(super) fn make(release: &Release, program: &[u8]) -> Made {
     let control = format!(
         "Package: steelbank\nVersion: {version}\nSection: lisp\nPriority: optional\nArchitecture: amd64\n\
          Maintainer: {MAINTAINER}\nInstalled-Size: {}\nDepends: {}\nSuggests: git\nDescription: Common Lisp code intelligence\n \
-         {SUMMARY}.\n SBCL is in the program; it needs no other Lisp and no compiler.\n",
+         {SUMMARY}.\n The program includes SBCL and needs no other Lisp and no compiler.\n",
         octets.div_ceil(1024),
         depends(program, release.glibc)?,
     );

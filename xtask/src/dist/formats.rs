@@ -1,5 +1,5 @@
-//! The packages. A tar archive and a wheel for pip and uv are created here, the other formats in
-//! files of their own.
+//! Creates the packages: the tar archive and the wheel for pip and uv here, the other formats in
+//! separate modules.
 
 use std::fs;
 use std::process::Command;
@@ -15,7 +15,7 @@ pub(super) const LICENSE: &str = "MIT OR Apache-2.0";
 /// settings.
 pub(super) const OWNER: &str = "steelbank";
 pub(super) const MAINTAINER: &str = "steelbank's maintainers <maintainers@steelbank.invalid>";
-/// The name in the registry of MCP servers, which checks for it in the packages.
+/// The name in the registry of MCP servers. The registry checks that the packages contain it.
 pub(super) const SERVER: &str = "io.github.steelbank/steelbank";
 
 /// Creates the packages in parallel, because compressing the program takes most of the time.

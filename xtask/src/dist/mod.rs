@@ -145,10 +145,10 @@ fn agreed(version: &str, changelog: &str, tag: Option<&str>) -> Made {
     let named = |heading: &str| heading.split([' ', ',']).next() == Some(version);
     match (tag, sections.next()) {
         (Some(tag), _) if tag.strip_prefix('v') != Some(version) => {
-            Err(format!("the commit's tag is {tag}, and Cargo.toml's version {version}"))
+            Err(format!("the commit's tag is {tag}, but Cargo.toml has version {version}"))
         }
         (Some(tag), Some((heading, body))) if heading.trim() == "Unreleased" && !body.trim().is_empty() => {
-            Err(format!("CHANGELOG.md has unreleased changes, and the commit's tag is {tag}"))
+            Err(format!("CHANGELOG.md has unreleased changes, but the commit has the tag {tag}"))
         }
         (_, Some((heading, _))) if named(heading) => Ok(()),
         (_, Some((heading, _))) if heading.trim() == "Unreleased" => match sections.next() {
@@ -159,7 +159,7 @@ fn agreed(version: &str, changelog: &str, tag: Option<&str>) -> Made {
             _ => Ok(()),
         },
         (_, top) => Err(format!(
-            "CHANGELOG.md begins with {:?}, and should with Unreleased or {version}",
+            "CHANGELOG.md must begin with Unreleased or {version}, but begins with {:?}",
             top.map(|(heading, _)| heading)
         )),
     }
@@ -171,7 +171,7 @@ fn epoch() -> Result<u64, String> {
     String::from_utf8_lossy(&said)
         .trim()
         .parse()
-        .map_err(|error| format!("git's time of the commit: {error}"))
+        .map_err(|error| format!("cannot parse the commit time that git printed: {error}"))
 }
 
 /// Returns the oldest glibc that provides all symbols the program requires. SBCL's library is
@@ -221,14 +221,14 @@ fn output(command: &mut Command) -> Result<Vec<u8>, String> {
     Err(format!("{command:?} failed: {}", said.trim()))
 }
 
-/// Runs a command whose output is shown.
+/// Runs a command and shows its output.
 fn openly(what: &str, command: &mut Command) -> Made {
     println!("== {what}");
     let status = command.status().map_err(|error| format!("{what}: cannot run {command:?}: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{what} failed: {command:?}")) }
 }
 
-/// Runs a command whose output is shown only if it fails.
+/// Runs a command, and shows its output only if it fails.
 fn quietly(what: &str, command: &mut Command) -> Made {
     println!("== {what}");
     output(command).map(drop)

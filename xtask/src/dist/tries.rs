@@ -1,6 +1,6 @@
 //! Tests the packages with the commands in docs/install.md. Each package must answer a query about
-//! examples/shop with no other file of ours present. In a Debian system, and in a root with only
-//! its libraries, README's session must give the same output.
+//! examples/shop without any other file of this project. In a Debian system, and in a root folder
+//! with only the program's libraries, README's session must give the same output.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use crate::root;
 const QUESTION: [&str; 4] = ["--system", "shop", "who-calls", "shop:total"];
 const ANSWER: &str = "cart.lisp:24:22: shop:receipt";
 
-/// The time limit from the wheel to the answer, on a machine without caches.
+/// The time limit for installing the wheel and answering the query, on a machine without caches.
 const SOON: Duration = Duration::from_secs(60);
-/// The Debian releases in which the package is installed, each with its glibc: the oldest supported
-/// one, and the one it is built on.
+/// The Debian releases to test, each with its glibc: the oldest supported release, and the release
+/// that the packages are built on.
 const DEBIANS: [(&str, (u32, u32)); 2] = [("bullseye", (2, 31)), ("bookworm", (2, 36))];
 
 /// Runs `command` with the query, and checks the answer.
@@ -79,7 +79,8 @@ fn one(release: &Release, end: &str) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("there is no package {end}"))
 }
 
-/// Returns the `N` commands in the row of docs/install.md for `with`, for this version.
+/// Returns the `N` commands that docs/install.md lists in the row `with`, with this version
+/// inserted.
 fn lines<const N: usize>(release: &Release, with: &str) -> Result<[String; N], String> {
     let page = root().join("docs/install.md");
     let text = std::fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
@@ -130,7 +131,7 @@ pub(super) fn all(release: &Release) -> Made {
         npm(release, &place)?;
         bundle(release, &place)?;
     }
-    if has("mcp-publisher", "server.json, by its registry's own tool") {
+    if has("mcp-publisher", "validation of server.json") {
         let mut validate = Command::new("mcp-publisher");
         quietly("mcp-publisher", validate.arg("validate").arg(release.file("server.json")))?;
     }
@@ -187,7 +188,7 @@ fn deb(release: &Release, place: &Place) -> Made {
     let mut dpkg = within(&[]);
     // dpkg requires programs in root's PATH.
     dpkg.env("PATH", format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default()));
-    // The root has the libraries without their packages.
+    // Ignore dependencies: the root has the libraries, but not as installed packages.
     dpkg.args(["dpkg", "--force-depends", "--root"]).arg(&root).arg("-i").arg(one(release, ".deb")?);
     quietly("dpkg -i", &mut dpkg)?;
     for file in ["share/man/man1/steelbank.1.gz", "share/bash-completion/completions/steelbank"] {
@@ -215,7 +216,7 @@ fn debian(release: &Release, place: &Place, suite: &str) -> Made {
     let root = place.folder(suite);
     let mut make = Command::new("debootstrap");
     quietly(
-        &format!("{suite}, as small as it is made"),
+        &format!("{suite}, minimal variant"),
         make.args(["--variant=minbase", suite]).arg(&root).arg(archive),
     )?;
     for tool in ["cc", "gcc", "sbcl"] {
@@ -234,7 +235,7 @@ fn debian(release: &Release, place: &Place, suite: &str) -> Made {
     session_in(&root, suite)
 }
 
-/// Unpacks the image's layer as a root folder.
+/// Unpacks the image's layer as a root folder, and runs README's session there.
 fn oci(release: &Release, place: &Place) -> Made {
     let (image, root) = (place.folder("image"), place.folder("container"));
     made(&image)?;
@@ -253,7 +254,8 @@ fn oci(release: &Release, place: &Place) -> Made {
     session_in(&root, "the image's program")
 }
 
-/// The options for a command with its own processes, mounts and /proc.
+/// The options of `unshare` for a command with a separate set of processes and mounts, and a
+/// separate /proc.
 const ISOLATED: [&str; 4] = ["--mount", "--pid", "--fork", "--mount-proc"];
 
 /// Returns a command of `unshare` that runs as the owner of its root folder, even for users without
@@ -293,7 +295,7 @@ fn session_in(folder: &Path, what: &str) -> Made {
     }
 }
 
-/// Installs the packages from their files, without a network.
+/// Installs the npm packages from their files, without a network, and runs the query.
 fn npm(release: &Release, place: &Place) -> Made {
     let [install, run] = lines(release, "npm")?;
     let offline = |mut command: Command| {
@@ -306,8 +308,8 @@ fn npm(release: &Release, place: &Place) -> Made {
     asks(&run, npx.args(["--project", "../shop"]))
 }
 
-/// Validates and unpacks the bundle with the format's own tool, and starts the server according to
-/// its manifest.
+/// Validates and unpacks the bundle with the format's official tool, and starts the server
+/// according to its manifest.
 fn bundle(release: &Release, place: &Place) -> Made {
     let tool = |arguments: &[&str]| {
         let mut command = Command::new("npx");
@@ -333,8 +335,8 @@ fn bundle(release: &Release, place: &Place) -> Made {
     };
     let mut serve = place.command(filled(&told["command"]));
     serve.args(told["args"].as_array().into_iter().flatten().map(filled));
-    // Call a tool that waits for its own load, because the server's loads run during the first
-    // calls.
+    // Call a tool that loads the system itself and waits for that load, because the server's loads
+    // run during the first calls.
     println!("== the bundle's server: tools/call run-tests shop/tests");
     serve.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut server = serve.spawn().map_err(|error| format!("cannot run {serve:?}: {error}"))?;
@@ -350,9 +352,9 @@ fn bundle(release: &Release, place: &Place) -> Made {
     // Close the input too: the server then answers pending requests and exits.
     let mut input = server.stdin.take().ok_or("the server has no input")?;
     let text = messages.map(|message| format!("{message}\n")).concat();
-    input.write_all(text.as_bytes()).map_err(|error| format!("the bundle's server: {error}"))?;
+    input.write_all(text.as_bytes()).map_err(|error| format!("cannot write to the server: {error}"))?;
     drop(input);
-    let said = server.wait_with_output().map_err(|error| format!("the bundle's server: {error}"))?;
+    let said = server.wait_with_output().map_err(|error| format!("cannot read from the server: {error}"))?;
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     if said.contains(r#""counts":{"done":1}"#) {
         Ok(())

@@ -61,7 +61,7 @@ impl LispReader<'_> {
         self.comment_to(self.bytes.len());
     }
 
-    /// Reads a string; `opening` is the length of its opening.
+    /// Reads a string. `opening` is the length of its opening characters.
     pub(super) fn string(&mut self, opening: usize) {
         let start = self.at;
         self.at += opening;
@@ -82,7 +82,7 @@ impl LispReader<'_> {
         self.atom(TokenKind::String, start);
     }
 
-    /// Skips one character of one or more bytes.
+    /// Skips one character, which may have several bytes.
     fn skip_character(&mut self) {
         self.at = (self.at + 1).min(self.bytes.len());
         while self.peek(0).is_some_and(|byte| byte & 0xc0 == 0x80) {
@@ -119,7 +119,7 @@ impl LispReader<'_> {
         escaped
     }
 
-    /// Reads `#\x` or Clojure's `\x`; `opening` is the length of its opening.
+    /// Reads `#\x` or Clojure's `\x`. `opening` is the length of the characters before `x`.
     pub(super) fn character(&mut self, opening: usize) {
         let start = self.at;
         self.at += opening;
@@ -174,8 +174,8 @@ impl LispReader<'_> {
             _ => (0, Marker::None),
         };
         let index = self.push_token(TokenKind::Symbol, start, from + name, marker);
-        // SBCL reads the form in `package::(form)` with that package current, so the prefix is not
-        // a datum.
+        // In `package::(form)`, SBCL reads the form with that package as the current one. The
+        // prefix is therefore not a datum.
         let prefixes_form = marker == Marker::Internal && name == raw.len() && self.peek(0) == Some(b'(');
         if !prefixes_form {
             self.complete(Datum::Token(index));
@@ -189,8 +189,8 @@ impl LispReader<'_> {
         self.testing += 1;
     }
 
-    /// Reads a number with a radix, a bit vector or a label reference (`#1#`). It ends at the first
-    /// byte that is not a constituent.
+    /// Reads a number with a radix, or a bit vector. It ends at the first byte that is not a
+    /// constituent.
     fn number_token(&mut self, length: usize) {
         let start = self.at;
         self.at += length;
@@ -230,7 +230,8 @@ impl LispReader<'_> {
             b'a' | b'c' | b'p' | b's' => self.prefix(FormKind::Literal, length),
             b'=' if digits > 0 => self.at += length,
             b'#' if digits > 0 => {
-                // If the label refers to a list, SBCL numbers it here as well.
+                // With [`Numbering::Data`], SBCL also numbers the list that the label refers to
+                // here, if it is a list.
                 self.exact &= self.skipping > 0 || self.features.numbering == Numbering::Code;
                 let start = self.at;
                 self.at += length;

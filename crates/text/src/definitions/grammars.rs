@@ -1,5 +1,5 @@
-//! The tree-sitter grammars and the queries that find definitions. Each grammar's own tag query is
-//! extended by a query of ours in `queries/`.
+//! The tree-sitter grammars and the queries that find definitions. Most grammars come with a tag
+//! query. Queries in `queries/` extend or replace it.
 
 use crate::kind::DefinitionKind;
 use crate::language::Language;
@@ -17,7 +17,7 @@ pub(crate) struct Tagger {
 }
 
 /// Returns the tagger of a language, compiled once. `None` if its grammar is not built in, or if
-/// its query does not compile (a test rules that out).
+/// its query does not compile; a test checks that every query does.
 pub(crate) fn tagger(language: Language) -> Option<&'static Tagger> {
     static TAGGERS: LazyLock<Vec<OnceLock<Option<Tagger>>>> =
         LazyLock::new(|| Language::all().map(|_| OnceLock::new()).collect());
@@ -55,14 +55,14 @@ fn compile((language, queries): Parts) -> Result<Tagger, tree_sitter::QueryError
 fn kind(capture: &str) -> Option<DefinitionKind> {
     let name = capture.strip_prefix("definition.")?;
     Some(match name {
-        // Swift's query and older ones use this capture for several kinds; `refine` distinguishes
-        // them by node.
+        // Swift's tag query and those of older grammars use this capture for several kinds;
+        // `refine` distinguishes them by node.
         "interface" => DefinitionKind::Interface,
         name => DefinitionKind::named(name).unwrap_or(DefinitionKind::Definition),
     })
 }
 
-/// Includes the query that adds definitions missing from a grammar's own tag query.
+/// Includes a query for the definitions that a grammar's tag query does not find.
 macro_rules! query {
     ($name:literal) => {
         include_str!(concat!("queries/", $name, ".scm"))

@@ -161,7 +161,8 @@ impl Finder<'_> {
         });
     }
 
-    /// Adds the accessors that a class names with `:accessor`, `:reader` and `:writer`.
+    /// Adds the accessors that a class definition defines with `:accessor`, `:reader` and
+    /// `:writer`.
     fn accessors(&mut self) {
         let tokens: Vec<_> = self.text.tokens().get(self.form.tokens()).unwrap_or_default().iter().collect();
         let mut option = false;

@@ -154,7 +154,7 @@ fn refine(
         "union_item" => (DefinitionKind::Union, false),
         "union_specifier" => (DefinitionKind::Union, !has("body")),
         "enum_item" | "enum_declaration" => (DefinitionKind::Enum, false),
-        // Without a body, `enum name variable;` only uses the name.
+        // `enum name variable;`, without a body, only uses the name.
         "enum_specifier" => has("body").then_some((DefinitionKind::Enum, false))?,
         "class_specifier" => (DefinitionKind::Class, !has("body")),
         "trait_item" | "trait_declaration" => (DefinitionKind::Trait, false),
@@ -164,7 +164,7 @@ fn refine(
             (DefinitionKind::Method, true)
         }
         "function_signature" => (DefinitionKind::Function, true),
-        // A function type, or a call that parses as a declarator.
+        // The match is a function type, or a call that parses as a declarator.
         "function_declarator" => return None,
         "function_definition" if kind == DefinitionKind::Function && name.kind() == "field_identifier" => {
             (DefinitionKind::Method, false)

@@ -12,7 +12,7 @@ use steelbank_reader::{
 use super::{FileTokens, PackageText, TextContext, TextToken, TokenClass};
 use crate::store::segment::{KeyHashing, KeyMap};
 
-/// Scans `text`, the decoded text of a file that has been parsed to `lisp`.
+/// Scans `text`, the decoded text of a file. `lisp` is the result of parsing it.
 pub(super) fn scan(text: &[u8], lisp: &LispText) -> FileTokens {
     let mut scan = Scan {
         text,
@@ -98,7 +98,7 @@ fn operators(text: &[u8], lisp: &LispText) -> Vec<FormOperator> {
     forms.map(Option::unwrap_or_default).collect()
 }
 
-/// Returns which words in constant strings of `operator` name symbols.
+/// Returns which words name symbols in the constant strings that are arguments of `operator`.
 fn reads(operator: &str) -> Option<InString> {
     match operator {
         "READ-FROM-STRING" | "SAFE-READ-FROM-STRING" | "EVAL-INPUT" | "EVAL-STRING" => Some(InString::All),
@@ -107,7 +107,7 @@ fn reads(operator: &str) -> Option<InString> {
     }
 }
 
-/// Which words in a string name symbols.
+/// The words in a string that name symbols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InString {
     /// All words: the string is code.
@@ -272,7 +272,7 @@ impl<'a> Scan<'a> {
     /// Returns whether `token` is a keyword of an extended LOOP, and not the variable or form after
     /// a keyword.
     fn is_loop_word(&self, token: &Token, name: &str) -> bool {
-        // These keywords are followed by a list or by another keyword.
+        // A list or another keyword follows these keywords.
         const ALONE: [&str; 10] =
             ["AND", "BEING", "DO", "DOING", "EACH", "ELSE", "END", "FINALLY", "INITIALLY", "THE"];
         let Some(id) = token.form.filter(|_| ClauseWords::Loop.contains(name)) else { return false };
@@ -376,15 +376,15 @@ impl<'a> Scan<'a> {
         !prefix.is_empty() && colons(rest) <= 2 && !name.is_empty() && prefix.iter().chain(name).all(is_part)
     }
 
-    /// Returns which words of a string are read by the operator around it.
+    /// Returns which words of a string name symbols because an operator around it reads the string.
     fn read_by(&self, token: &Token) -> Option<InString> {
         let inner = token.form?;
         let around = [Some(inner), self.lisp.form(inner)?.parent];
         around.into_iter().flatten().find_map(|id| self.operator(id).reads)
     }
 
-    /// Returns what a keyword, uninterned symbol or string designates, if the enclosing forms
-    /// determine it.
+    /// Returns the context of a keyword, uninterned symbol or string that designates another
+    /// symbol, if the enclosing forms show that it does.
     fn designator(&mut self, token: &Token) -> Option<TextContext> {
         let lisp = self.lisp;
         let inner = token.form?;

@@ -115,8 +115,8 @@ fn prose_length(bytes: &[u8], dialect: Dialect) -> usize {
 /// Punctuation that prose and format strings put around words.
 const PUNCTUATION: [char; 13] = ['.', '!', '?', '[', ']', '{', '}', '<', '>', '%', '&', '@', '='];
 
-/// Emits the symbols in a run of such characters, split at colons, with and without punctuation at
-/// the ends.
+/// Emits the symbols in a run of characters that symbols can contain, split at colons, with and
+/// without punctuation at the ends.
 fn word(run: &[u8], start: u32, dialect: Dialect, role: TextRole, emit: &mut dyn FnMut(ScannedName<'_>)) {
     let Ok(run) = std::str::from_utf8(run) else { return };
     let mut at = start as usize;

@@ -224,7 +224,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Returns whether an argument list follows.
+    /// Returns whether an argument list follows the identifier that ends at `end`.
     fn is_called(&self, end: usize) -> bool {
         let rest = &self.text[end..];
         let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();

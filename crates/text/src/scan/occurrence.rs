@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TextRole {
-    /// Any other use of the name.
+    /// A use of the name in no other role.
     Reference,
     /// The operator of a call.
     Call,

@@ -1,5 +1,5 @@
-//! The index on disk: segments, each written once, and the manifest that lists them. `pages`
-//! verifies everything that is read by checksums, `codec` and `postings` encode the contents, and
+//! The index on disk: segments, each written once, and the manifest that lists them. `pages` reads
+//! the files and verifies them by checksums, `codec` and `postings` encode the contents, and
 //! `snapshot` combines one manifest with its open segments.
 
 pub(crate) mod codec;

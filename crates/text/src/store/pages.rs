@@ -15,7 +15,7 @@ const PAGE: u64 = 16 << 10;
 /// The maximum number of pages of a file that are cached in memory.
 const CACHED_PAGES: usize = 16;
 const MAGIC: [u8; 8] = *b"steeltxt";
-/// Length of the table, its checksum, the magic number.
+/// The size of the end of the file: the length of the table, its checksum and the magic number.
 const TRAILER: u64 = 24;
 
 /// An open index file.
@@ -54,7 +54,7 @@ fn high_descriptor(file: File) -> File {
     rustix::io::fcntl_dupfd_cloexec(&file, HIGH).map_or(file, File::from)
 }
 
-/// Writes a file with `body` and `table` at `path`, atomically.
+/// Writes a file with `body` and `table` at `path`. Replaces an existing file atomically.
 pub(crate) fn write(path: &Path, body: &[&[u8]], table: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension(format!("{}.tmp", steelbank_cache::unique_name()));
     let result = write_to(&temporary, body, table).and_then(|()| steelbank_cache::rename(&temporary, path));
@@ -152,8 +152,8 @@ impl Pages {
         Ok(bytes)
     }
 
-    /// Returns a page, which is verified when it is read. Cached, because consecutive lookups often
-    /// need the same page.
+    /// Returns a page, which is verified when it is read. The page is cached, because consecutive
+    /// lookups often need the same one.
     fn page(&self, number: u64) -> Result<Arc<[u8]>, PageError> {
         let known = |kept: &mut Vec<(u64, Arc<[u8]>)>| {
             let at = kept.iter().position(|(each, _)| *each == number)?;

@@ -86,8 +86,8 @@ pub(crate) fn lighten(postings: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Reads an identifier's list without decoding the occurrences. Returns, for each file, their
-/// number and their bytes.
+/// Splits an identifier's list by file. Returns, for each file, the number of occurrences and their
+/// encoded bytes, without the bytes if the list is `heavy`.
 pub(crate) fn raw(postings: &[u8], heavy: bool) -> Option<Vec<(u32, u64, &[u8])>> {
     let mut decoder = Decoder::new(postings);
     let mut all = Vec::new();
@@ -102,7 +102,7 @@ pub(crate) fn raw(postings: &[u8], heavy: bool) -> Option<Vec<(u32, u64, &[u8])>
     Some(all)
 }
 
-/// Decodes an identifier's list.
+/// Decodes an identifier's list of occurrences.
 pub(crate) fn files(postings: &[u8], heavy: bool) -> Option<Vec<FileHits>> {
     let mut decoder = Decoder::new(postings);
     let mut all = Vec::new();
@@ -204,7 +204,7 @@ fn decode_definitions(decoder: &mut Decoder<'_>) -> Option<Vec<LispTextDefinitio
     Some(all)
 }
 
-/// Reads a name's definitions without decoding them. Returns the bytes for each file.
+/// Splits a name's list of definitions by file. Returns the encoded bytes for each file.
 pub(crate) fn raw_definitions(bytes: &[u8]) -> Option<Vec<(u32, &[u8])>> {
     let mut decoder = Decoder::new(bytes);
     let mut all = Vec::new();
@@ -218,7 +218,7 @@ pub(crate) fn raw_definitions(bytes: &[u8]) -> Option<Vec<(u32, &[u8])>> {
     Some(all)
 }
 
-/// Decodes a name's definitions.
+/// Decodes a name's list of definitions. Returns the definitions in each file.
 pub(crate) fn definitions(bytes: &[u8]) -> Option<Vec<(u32, Vec<LispTextDefinition>)>> {
     let mut decoder = Decoder::new(bytes);
     let mut all = Vec::new();

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// If an identifier has more occurrences than this in a segment, only their number per file is
-/// stored. A search finds them by scanning the text of the files that it returns.
+/// stored. A search then finds the occurrences by scanning the files for which it returns them.
 const HEAVY: u64 = 2048;
 /// The first byte of a key for the tokens of a Lisp name, encoded by [`postings::encode_tokens`].
 pub(crate) const NAME: u8 = 2;
@@ -294,8 +294,8 @@ type Records<T> = Vec<(u32, T)>;
 /// The definitions of a package, each with its file.
 type PackageRecords = Arc<[(u32, Arc<PackageText>)]>;
 
-/// Receives an entry of a block: its key, its hits, and the ranges of its postings and definitions.
-/// Returning `false` stops the iteration.
+/// Receives an entry of a block: its key, twice its number of hits plus 1 if it is heavy, and the
+/// ranges of its postings and definitions. Returning `false` stops the iteration.
 type BlockVisitor<'a> = dyn FnMut(&[u8], u64, Range<u64>, Range<u64>) -> bool + 'a;
 /// Receives a key and its entry.
 type KeyVisitor<'a> = dyn FnMut(&[u8], KeyEntry) -> Result<(), PageError> + 'a;
@@ -533,7 +533,7 @@ impl TextSegment {
         Ok(())
     }
 
-    /// Reads and decodes everything.
+    /// Reads and decodes everything, to check that damaged files cause no panic.
     pub(crate) fn read_all(&self) -> Result<(), PageError> {
         let mut keys = Vec::new();
         self.for_each_key(&mut |key, _| {

@@ -24,7 +24,7 @@ pub(crate) struct TextSnapshot {
     /// For each segment, the manifest index of each of its files.
     files: Vec<Vec<u32>>,
     present: HashSet<Language>,
-    /// Identifies the opening of the index on disk that this snapshot derives from.
+    /// Identifies the load of the index on disk from which this snapshot was derived.
     pub(crate) opened: u64,
     /// The files that were updated since the index was opened.
     pub(crate) updated: BTreeSet<Arc<Path>>,
@@ -60,8 +60,9 @@ impl TextSnapshot {
         TextSnapshot::of(manifest, segments, opened, BTreeSet::new())
     }
 
-    /// Returns the snapshot for an updated `manifest`, in which the files `updated` have changed. Its
-    /// segments are those of this snapshot and `segment`, if their flag in `used` is set.
+    /// Returns the snapshot for `manifest`, which differs from this snapshot's manifest in the
+    /// files `updated`. Its segments are those of this snapshot, followed by `segment`. `used` has
+    /// a flag for each of them; segments with the flag `false` are dropped.
     pub(crate) fn changed(
         &self,
         manifest: IndexManifest,

@@ -1,4 +1,5 @@
-//! Checks a single file in a copy of the image as it is loaded, without compiling anything else.
+//! Checks a single file in a copy of the image in its current load state, without compiling other
+//! files.
 
 use std::path::Path;
 
@@ -12,10 +13,10 @@ use crate::{LoadRequest, StartedFrom, Steelbank};
 /// The order to compile and load one file as if it had an overlay's text.
 pub(crate) const CHECK: &str = "check-alone";
 
-/// A request for a confined copy of the image that starts from the snapshot of the loaded systems,
-/// even if files have changed. It can be started in advance. It checks only one text, because
-/// compilation leaves packages, structures and the effects of `eval-when` behind, which would
-/// falsify a second check.
+/// A request for a confined copy of the image. The copy starts from the snapshot of the loaded
+/// systems, even if files have changed since. It can be started in advance. Each copy checks only
+/// one text: compilation leaves packages, structures and the effects of `eval-when` behind, which
+/// would falsify a second check.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SpareCopyRequest;
 
@@ -28,7 +29,7 @@ impl Action for SpareCopyRequest {
 
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<SpareCopy, Error> {
         if !bank.snapshot_key().is_some_and(|key| key.is_made_after(bank.changed_at())) {
-            return Err(ScratchError::Broken("there is no snapshot of the loaded systems".to_owned()).into());
+            return Err(ScratchError::Broken("there is no up-to-date snapshot".to_owned()).into());
         }
         Ok(SpareCopy(bank.scratch(&ScratchRequest::new().confined(true).of_loaded(), control)?))
     }
@@ -45,7 +46,7 @@ impl SpareCopy {
     }
 }
 
-/// Runs the order in the copy `bank`.
+/// Runs the order [`CHECK`] in the copy. `bank` is the copy's image.
 pub(crate) fn check(bank: &Steelbank, overlay: Overlay, control: &Control) -> Result<LoadAnswer, Error> {
     if let StartedFrom::Core { why } | StartedFrom::PartOfSnapshot { why } = bank.started_from() {
         let why = why.unwrap_or_default();

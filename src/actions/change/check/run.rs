@@ -20,8 +20,9 @@ use crate::handle::scratch::{Scratch, ScratchError, ScratchRequest};
 impl Action for CheckRequest {
     type Answer = CheckAnswer;
 
-    /// Loads a system or files in a scratch image. The main image does not change, and files change
-    /// only if code that is not confined writes to them. A failed load is an answer.
+    /// Loads a system or files in a scratch image. The main image does not change. Files on disk
+    /// change only if the loaded code writes to them and the image is not confined. A failed load
+    /// is an answer, not an error.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<CheckAnswer, Error> {
         let begun = Instant::now();
         let deadline = deadline_after(control.allowed());
@@ -45,7 +46,7 @@ impl Action for CheckRequest {
             confined: self.confined,
             ..CheckAnswer::default()
         };
-        // If no system loads the edited files, compile them directly.
+        // Without a system to load, load the edited files directly.
         let edited = self.edits.iter().filter(|edit| systems.is_empty() && edit.text.is_some());
         let files = self.paths.iter().chain(edited.map(|edit| &edit.path));
         let files = files.map(|path| LoadTarget::File(bank.project().real(path).display().to_string()));
@@ -76,7 +77,7 @@ impl Action for CheckRequest {
             }
         }
         if self.confined {
-            // A copy that has died cannot report them.
+            // If the copy has died, it cannot report the refused writes, so the list stays empty.
             let refused = scratch.refused(&Control::default().with_cancellation(control.cancellation()));
             answer.refused = refused.unwrap_or_default();
         }

@@ -35,13 +35,13 @@ struct CheckArguments {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CheckedEdit {
-    /// The file; it may be a new one.
+    /// The file; it may be new.
     path: String,
     /// The complete text.
     text: String,
 }
 
-/// Either of these permissions allows texts to be checked in a copy that is not confined.
+/// With either of these permissions, texts are checked in a copy that is not confined.
 const FREE: &[Permission] = &[Permission::Eval, Permission::Edits];
 
 pub(crate) fn tool() -> Tool {
@@ -75,7 +75,8 @@ fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<ToolAn
         system: given.system,
         confined: false,
     };
-    // The given texts are the caller's code, whereas the files are the project's.
+    // Files on disk are the project's code. Given texts are the caller's code, so confine the copy
+    // unless the caller may run code.
     request.confined =
         !request.edits.is_empty() && !FREE.iter().any(|permission| session.allows(*permission));
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));

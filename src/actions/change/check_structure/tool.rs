@@ -87,17 +87,16 @@ impl fmt::Display for StructureAnswer {
             (None, Some(_)) => {
                 write!(
                     f,
-                    "\nThis assumes standard syntax, but from line {line} on the text uses its own: {form}"
+                    "\nThis assumes standard syntax, but from line {line} on the text uses custom syntax: {form}"
                 )
             }
             (None, None) => write!(
                 f,
-                "Cannot decide whether {what} is balanced: it is not in standard syntax, but from line {line} on it \
-                    uses its own: {form}"
+                "Cannot decide whether {what} is balanced: from line {line} on, it uses custom syntax: {form}"
             ),
             (Some(_), None) => write!(
                 f,
-                "\nThis may be a false alarm: from line {line} on, {what} uses its own syntax: {form}"
+                "\nThis may be a false alarm: from line {line} on, {what} uses custom syntax: {form}"
             ),
         }
     }

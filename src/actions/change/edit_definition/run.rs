@@ -13,8 +13,8 @@ use crate::workspace::write::FileError;
 impl Action for EditRequest {
     type Answer = EditAnswer;
 
-    /// Edits one definition of a file of the project. Compiles and loads nothing. After an error
-    /// nothing was changed, and [`Error::request`] returns the [`EditError`].
+    /// Edits one definition in a project file. Compiles and loads nothing. If the edit is refused,
+    /// no file has changed, and [`Error::request`] returns the [`EditError`].
     fn run(&self, bank: &Steelbank, _: &Control) -> Result<EditAnswer, Error> {
         Ok(edit_definition(&bank.index(), bank.project(), self)?)
     }
@@ -30,7 +30,7 @@ impl From<EditError> for Error {
 }
 
 impl Steelbank {
-    /// Reads a file of the project. Also returns its path as answers show it.
+    /// Reads a file of the project. Also returns the file's path as answers show it.
     pub(crate) fn project_text(&self, path: &str) -> Result<(Vec<u8>, String), FileError> {
         let file = write::project_file(self.project().project_root()?, Path::new(path))?;
         let shown = self.project().shown(&file);

@@ -3,11 +3,15 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+
+use serde::Serialize;
+use steelbank_text::DefinitionKind;
 use steelbank_tree::defines_systems;
 
 use crate::Steelbank;
 use crate::actions::change::reload::{Leftover, ReloadAnswer, ReloadRequest};
-use crate::answer::Caution;
+use crate::actions::uses::enclosing::Enclosing;
+use crate::answer::{Caution, LispKind};
 use crate::engine::control::Control;
 use crate::engine::read_json;
 use crate::engine::{Lane, deadline_after};
@@ -20,10 +24,10 @@ use crate::workspace::{ImageSystem, Project};
 impl Action for ReloadRequest {
     type Answer = ReloadAnswer;
 
-    /// Reloads changed files and their dependents: the loaded systems of the project, and files
-    /// that were loaded individually. Lists definitions that their file no longer has or whose file
-    /// no system has any more, and removes them if the request asks for it. Runs the project's
-    /// code. A failed load is an answer.
+    /// Reloads changed files and their dependents: files of the project's loaded systems, and files
+    /// that were loaded individually. After a successful load, lists definitions that are no longer
+    /// in their file, and definitions in files that no longer belong to a system; removes both if
+    /// the request asks for it. Runs the project's code. A failed load is an answer, not an error.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<ReloadAnswer, Error> {
         let deadline = deadline_after(control.allowed());
         let project = bank.project();
@@ -34,8 +38,8 @@ impl Action for ReloadRequest {
             known.iter().filter(|path| is_wanted(path) && project.has_changed(path)).cloned().collect();
         let systems = loaded_systems(project);
         let in_systems = files_of(&systems);
-        // A file that a system loads is not reloaded individually. A changed `.asd` file may add
-        // files, so reload systems for it.
+        // Files of systems and changed `.asd` files are reloaded through their systems, because an
+        // `.asd` file may add files. Other files are reloaded individually.
         let alone = |path: &Path| !in_systems.contains(path) && !defines_systems(path);
         let single: Vec<PathBuf> = match wanted.is_empty() {
             true => changed.iter().filter(|path| alone(path)).cloned().collect(),
@@ -72,9 +76,15 @@ impl Action for ReloadRequest {
             is_left_out(path) || found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
         };
         let gone: Vec<PathBuf> = after.iter().filter(is_gone).cloned().collect();
-        let left = bank.leftovers(&after, &gone, self.remove, control, deadline)?;
-        if self.remove {
+        // After a failed load, definitions may be missing only because they were not evaluated.
+        let left = match all.status {
+            LoadStatus::Loaded => bank.leftovers(&after, &gone, self.remove, &control.until(deadline))?,
+            _ => Vec::new(),
+        };
+        if self.remove && all.status == LoadStatus::Loaded {
             project.forget_loaded(&gone);
+        } else if self.remove {
+            all.cautions.push(Caution::NothingRemoved);
         }
         if left.iter().any(|leftover| leftover.removed)
             && let Err(error) = bank.refresh()
@@ -92,7 +102,7 @@ fn loaded_systems(project: &Project) -> Vec<(String, ImageSystem)> {
     project.project_systems().into_iter().filter(|(_, system)| system.loaded).collect()
 }
 
-/// Lists the files of `systems`, including those that define them.
+/// Lists the files of `systems`, including their `.asd` files.
 fn files_of(systems: &[(String, ImageSystem)]) -> BTreeSet<PathBuf> {
     let files = |(_, system): &(String, ImageSystem)| -> Vec<PathBuf> {
         system.files.iter().flatten().chain([&system.asd]).cloned().collect()
@@ -111,20 +121,27 @@ impl Steelbank {
         Ok(())
     }
 
+    /// Lists the definitions from `files` that are in the image but no longer in the text, and all
+    /// definitions from the files `gone`. With `remove`, removes these definitions from the image.
     fn leftovers(
         &self,
         files: &[PathBuf],
         gone: &[PathBuf],
         remove: bool,
         control: &Control,
-        deadline: Instant,
     ) -> Result<Vec<Leftover>, Error> {
         let (files, gone) = (names(files), names(gone));
-        let control = control.until(deadline);
-        let ticket = self.lisp().submit(Lane::Work, control.allowed(), None, move |on_lisp| {
-            on_lisp.call("leftovers", &(files, gone, remove))
-        });
-        let mut left: Vec<Leftover> = read_json(&control.wait(ticket)?.bytes)?;
+        let mut left = self.ask_leftovers("leftovers", (files.clone(), gone.clone()), control)?;
+        let context = self.context();
+        let enclosing = Enclosing::new(&context);
+        left.retain(|leftover| gone.contains(&leftover.path) || !is_in_text(&enclosing, self, leftover));
+        if remove {
+            let key = |left: &Leftover| format!("{} {} {}", left.path, left.kind, left.name.canonical());
+            let keys: BTreeSet<String> = left.iter().map(key).collect();
+            let arguments = (files, gone, keys.iter().cloned().collect::<Vec<_>>());
+            left = self.ask_leftovers("remove-leftovers", arguments, control)?;
+            left.retain(|leftover| keys.contains(&key(leftover)));
+        }
         let index = self.index();
         for leftover in &mut left {
             leftover.name.write(&index);
@@ -132,6 +149,33 @@ impl Steelbank {
         }
         Ok(left)
     }
+
+    fn ask_leftovers(
+        &self,
+        question: &'static str,
+        arguments: impl Serialize + Send + 'static,
+        control: &Control,
+    ) -> Result<Vec<Leftover>, Error> {
+        let ticket = self
+            .lisp()
+            .submit(Lane::Work, control.allowed(), None, move |on_lisp| on_lisp.call(question, &arguments));
+        Ok(read_json(&control.wait(ticket)?.bytes)?)
+    }
+}
+
+/// Returns whether the text of the file still has the definition `left`. The load may not have
+/// evaluated the definition, for example inside UNLESS.
+fn is_in_text(enclosing: &Enclosing<'_>, bank: &Steelbank, left: &Leftover) -> bool {
+    let definitions = enclosing.definitions(&bank.project().shown(Path::new(&left.path)));
+    definitions.iter().any(|known| {
+        let is_of_kind = match known.definition.kind {
+            DefinitionKind::Struct => left.kind == LispKind::Structure,
+            DefinitionKind::Constant => left.kind == LispKind::Variable,
+            DefinitionKind::Accessor | DefinitionKind::Setf => left.kind == LispKind::Function,
+            kind => kind.name() == left.kind.name(),
+        };
+        is_of_kind && enclosing.node(known).name == left.name.canonical()
+    })
 }
 
 /// Returns the paths that are valid UTF-8. For other files, leftovers are not found.

@@ -16,6 +16,9 @@ use crate::handle::loaded::text;
 use crate::tools::arguments::Timeout;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
+/// The maximum number of leftover definitions that are listed.
+const MAX_LEFT: usize = 20;
+
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
     #[serde(flatten)]
@@ -33,6 +36,9 @@ struct ListedReload {
     /// Definitions that are in the image but no longer in their files.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left: Vec<Leftover>,
+    /// Their number, if not all are listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_total: Option<usize>,
     /// True if nothing of the project was loaded, so that there was nothing to reload.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     nothing_loaded: bool,
@@ -56,7 +62,7 @@ fn reload(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
     let request = given.request;
     let bank = session.bank()?;
-    // Accept a file that was deleted after it was loaded: that is a change.
+    // Accept a file that was deleted after it was loaded: the deletion is a change.
     let is_known = |path: &Path| path.exists() || bank.project().loaded_date(path).is_some();
     if let Some(missing) = missing_path(bank, &request.paths, is_known) {
         return missing.answer(CallOutcome::NotFound);
@@ -73,9 +79,12 @@ fn reload(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     }
     let ended =
         if answer.load.status == LoadStatus::Loaded { CallOutcome::Answered } else { CallOutcome::Failed };
+    let total = answer.left.len();
+    answer.left.truncate(MAX_LEFT);
     let listed = ListedReload {
         changed: answer.changed,
         left: answer.left,
+        left_total: Some(total).filter(|total| *total > MAX_LEFT),
         nothing_loaded: answer.nothing_loaded,
         load: ListedLoad::new(answer.load, str::to_owned, false),
     };
@@ -88,7 +97,7 @@ impl fmt::Display for ReloadAnswer {
     }
 }
 
-/// Formats the answer. `kept` follows each definition that was not removed.
+/// Formats the answer. `kept` is printed after each definition that was not removed.
 fn text(answer: &ReloadAnswer, kept: &str) -> String {
     let mut text = match answer.changed.as_slice() {
         // Nothing was reloaded and nothing can be left over.
@@ -101,9 +110,14 @@ fn text(answer: &ReloadAnswer, kept: &str) -> String {
     if !answer.left.is_empty() {
         text.push_str("\nDefinitions in the image that are no longer in the project:");
     }
-    for left in &answer.left {
+    for left in answer.left.iter().take(MAX_LEFT) {
         let removed = if left.removed { " (removed)" } else { kept };
         let _ = write!(text, "\n  {}: {} {}{removed}", left.path, left.kind, left.name);
+    }
+    if let Some(more) = answer.left.len().checked_sub(MAX_LEFT).filter(|more| *more > 0) {
+        let removed = answer.left.iter().skip(MAX_LEFT).filter(|left| left.removed).count();
+        let removed = if removed > 0 { format!(" ({removed} removed)") } else { String::new() };
+        let _ = write!(text, "\n  … and {more} more{removed}");
     }
     text
 }

@@ -31,7 +31,7 @@ impl Planner<'_> {
         let words =
             files.iter().flat_map(|file| &file.tokens).filter(|token| token.role == SyntaxRole::LoopKeyword);
         if words.count() > 0 && iterate_word {
-            let message = "It is a keyword of LOOP or ITERATE, which compare names.".to_owned();
+            let message = "The name is a keyword of LOOP or ITERATE, which compare names.".to_owned();
             self.caution(CautionKind::LoopWord, message, Vec::new());
         }
         let project = self.context.project;
@@ -47,8 +47,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Warns of a symbol that defines nothing and is data, as in `(defsystem demo …)`: only its
-    /// name matters there.
+    /// Warns if the symbol has no definition and occurs as data, as in `(defsystem demo …)`. Such
+    /// code may depend only on the symbol's name.
     pub(super) fn defines_nothing(
         &mut self,
         image: &ImageDefinitions,
@@ -68,7 +68,7 @@ impl Planner<'_> {
             Location::in_text(shown(&place.file.path), &place.file.lines, bytes, place.token.span)
         });
         let places: Vec<Location> = quoted.chain(of_systems).collect();
-        let message = "It defines nothing, and code may use its name here: as a system's or file's name, or in a comparison.";
+        let message = "The symbol has no definition, and code may use its name here: as a system's or file's name, or in a comparison.";
         self.warn(
             CautionKind::UseMade,
             message,
@@ -89,14 +89,14 @@ impl Planner<'_> {
         }
         let both = clauses.of_symbol.intersection(&clauses.of_keyword);
         let names = both.map(|operator| operator.name.to_lowercase());
-        let message = "Clauses that begin with these contain it both as a symbol and as a keyword: they may compare names.";
+        let message = "Clauses that begin with these words contain the name both as a symbol and as a keyword: they may compare names.";
         self.warn(CautionKind::LoopWord, message, names);
     }
 
-    /// Warns of uses that macros generate from parts of names: the macros' definitions do not
-    /// contain the name either.
+    /// Warns of uses that macros generate although their definitions do not contain the name: the
+    /// macros may generate it from parts.
     pub(super) fn generated_uses(&mut self, found: &code_find_references::CodeFindReferencesAnswer) {
-        let message = "These operators generate uses of it, and their definitions do not contain the name: it may be generated from parts.";
+        let message = "These operators generate uses of the symbol, and their definitions do not contain its name: they may generate the name from parts.";
         self.warn(CautionKind::UseMade, message, generating_operators(found));
     }
 
@@ -122,12 +122,12 @@ impl Planner<'_> {
                 (!stands).then(|| place.clone().whole_line().to_string())
             })
             .collect();
-        let message = "Code that is generated at read time uses it and does not contain the name: it may be generated from parts.";
+        let message = "Code that is generated at read time uses the symbol and does not contain its name: the name may be generated from parts.";
         self.warn(CautionKind::UseMade, message, places);
     }
 
-    /// Warns of uninterned names, and of keywords in symbol lookups, that no package definition
-    /// explains and no edit changes.
+    /// Warns of files with uninterned symbols of this name, or with keywords of this name in symbol
+    /// lookups, if no package definition explains them and no edit changes them.
     fn designators(&mut self, text: &TextTokens) {
         let project = self.context.project;
         let sought = self.uses.sought().clone();
@@ -144,12 +144,13 @@ impl Planner<'_> {
                 places.push(project.shown(&path));
             }
         }
-        let message = "These files have an uninterned symbol or keyword of this name where names are generated or looked up: code may mean it.";
+        let message = "These files contain an uninterned symbol or keyword of this name where names are generated or looked up: it may refer to the symbol.";
         self.warn(CautionKind::UseMade, message, places);
     }
 
-    /// Warns of defining forms in which the name means something else or does not occur. Such a
-    /// form generates the name from parts, and will generate the old name after the rename.
+    /// Warns of forms that define the symbol although the name does not occur in them, or has
+    /// another meaning there. Such a form generates the name from parts, and will generate the old
+    /// name after the rename.
     pub(super) fn generated_definitions(&mut self, image: &ImageDefinitions, files: &[TokensOfFile]) {
         let project = self.context.project;
         let mut places = BTreeSet::new();
@@ -171,8 +172,7 @@ impl Planner<'_> {
                 places.insert(Location::placed(project.shown(path), &file, form).whole_line().to_string());
             }
         }
-        let message =
-            "These forms define it too, from parts of names: they will still generate the old name.";
+        let message = "These forms also define the symbol and generate its name from parts: they will still generate the old name.";
         self.warn(CautionKind::UseMade, message, places);
     }
 
@@ -181,7 +181,7 @@ impl Planner<'_> {
     pub(super) fn initargs(&mut self, files: &[TokensOfFile]) {
         let project = self.context.project;
         let name = self.uses.sought().name.clone();
-        // The operators that were checked: whether they define classes or intern keywords.
+        // For each operator that was checked: whether it defines classes or interns keywords.
         let mut classes: HashMap<&Name, bool> = HashMap::new();
         let slots = files.iter().any(|TokensOfFile { file, tokens, .. }| {
             tokens.iter().any(|token| {
@@ -206,7 +206,7 @@ impl Planner<'_> {
             return;
         }
         let message = format!(
-            "Code contains the keyword :{}, which may depend on it: as an initarg, as a keyword that a macro generates, or as a component's class in a system definition.",
+            "Code contains the keyword :{}, which may depend on the symbol: as an initarg, as a keyword that a macro generates, or as a component's class in a system definition.",
             name.to_lowercase()
         );
         self.warn(
@@ -216,7 +216,7 @@ impl Planner<'_> {
         );
     }
 
-    /// Lists the lines of `files` on which code has the keyword `name`.
+    /// Lists the lines where code contains the keyword `name`, in files that `files` accepts.
     pub(super) fn keyword_in(&self, name: &str, files: impl Fn(&Path) -> bool) -> Vec<String> {
         let project = self.context.project;
         let found = project.named_at(self.view, name, TextFilter::All, true);
@@ -245,7 +245,7 @@ impl Planner<'_> {
             given.extend(file.file.operators_of_quoted(sought, &means));
         }
         given.retain(|function| looks_up_by_name(project, self.view, function));
-        let message = "These functions take it as an argument, and look up or intern symbols by their arguments' names.";
+        let message = "These functions take the symbol as an argument, and look up or intern another symbol by its name.";
         self.warn(CautionKind::UseMade, message, given.into_iter().map(|given| given.name.to_lowercase()));
     }
 
@@ -258,7 +258,7 @@ impl Planner<'_> {
         for file in found.iter().filter(|file| file.runs().any(|(_, class, _)| is_word(class))) {
             let Some(file) = project.read_named(file) else { continue };
             let bytes = file.text.as_bytes();
-            // Most occurrences are words in longer strings. Skip a file that has no others.
+            // Most occurrences are words in longer strings. Skip files without other occurrences.
             let with_quotes = |token: &TextToken| {
                 let span = Range::new(token.span.start.checked_sub(1)?, token.span.end + 1);
                 let quoted = bytes.get(span.indices())?;
@@ -308,7 +308,7 @@ impl Planner<'_> {
                 let at = || Location::placed(project.shown(&file.path), &file.file, token.range).whole_line();
                 if token.role == SyntaxRole::ReadTime && how != NameAsDatum::Other {
                     let message =
-                        "Code that runs at read time takes the name as an argument: it may look up another symbol by it.".to_owned();
+                        "Code that runs at read time takes the symbol as an argument, and may look up another symbol by its name.".to_owned();
                     self.caution(CautionKind::UseMade, message, vec![at().to_string()]);
                 } else if how == NameAsDatum::String {
                     let message = "Code converts the name to a string: other names may be generated from it."
@@ -320,8 +320,8 @@ impl Planner<'_> {
     }
 }
 
-/// Returns whether a function's definition takes a name as a string, and finds or interns a symbol
-/// by it.
+/// Returns whether a function's definition contains an operator that turns a name into a string,
+/// and an operator that finds or creates a symbol by name.
 fn looks_up_by_name(project: &Project, view: &TreeView, function: &SymbolName) -> bool {
     project.naming(&function.name).into_iter().any(|FileVersion { path, write_date }| {
         let Ok(file) = project.positions_at(view, &path, write_date) else { return false };

@@ -1,6 +1,6 @@
 //! Finds code that generates names from strings at run time, such as `(intern (format nil "~A-~A"
-//! name '#:kind))`. The names are unknown until it runs, but the constant parts show which names
-//! are possible. A load shows the names that macros generate.
+//! name '#:kind))`. The names are unknown until the code runs, but the constant parts show which
+//! names are possible. A load reveals the names that macros generate.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ const INTERNING_OPERATORS: [&str; 4] = ["SYMBOLICATE", "FORMAT-SYMBOL", "CONCAT-
 pub(super) struct ComputedName {
     place: Location,
     template: Vec<NamePart>,
-    /// Whether it runs at macro expansion: then a load shows its names.
+    /// Whether the call runs at macro expansion. If so, a load reveals its names.
     in_macro: bool,
     /// Whether it interns keywords.
     keyword: bool,
@@ -42,7 +42,7 @@ enum NamePart {
 }
 
 impl ComputedName {
-    /// Returns whether any name is possible: no constant part has a letter or digit.
+    /// Returns whether every name is possible, because no constant part has a letter or digit.
     fn is_open(&self) -> bool {
         let has_word = |part: &NamePart| match part {
             NamePart::Constant(text) => text.contains(char::is_alphanumeric),
@@ -76,8 +76,8 @@ struct KnownComputedNames {
 }
 
 impl Planner<'_> {
-    /// Records code that may generate this name at run time, and code whose names are unknown. This
-    /// is not a caution, because most such code generates other names.
+    /// Records code that may generate this name at run time, and code that generates unknown names.
+    /// This is not a caution, because most such code generates other names.
     pub(super) fn computed_names(&mut self) {
         let name = self.uses.sought().name.clone();
         let all = self.all_computed_names();

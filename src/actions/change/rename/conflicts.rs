@@ -15,7 +15,8 @@ impl Planner<'_> {
         self.plan.conflicts.push(Conflict { kind, message });
     }
 
-    /// Adds the conflicts that packages cause.
+    /// Adds a conflict if the symbol's package is locked, if the name does not change, or if the
+    /// new name is taken in a package.
     pub(super) fn conflicts(&mut self) {
         let index = &self.context.index;
         let name = self.uses.sought().name.clone();
@@ -32,7 +33,7 @@ impl Planner<'_> {
         for package in
             index.packages().filter(|package| Some(*package) != index.find_package("KEYWORD", None))
         {
-            // The new name must be free in each package in which the old name denotes the symbol.
+            // The new name must be free in each package where the old name denotes the symbol.
             if index.find_symbol(&name, package).is_none_or(|(found, _)| found != self.symbol) {
                 continue;
             }
@@ -62,8 +63,8 @@ impl Planner<'_> {
         self.plan.conflicts.dedup();
     }
 
-    /// Returns whether a symbol of `index` is used, written or defined anywhere, and not only
-    /// interned.
+    /// Returns whether a symbol of `index` is used, occurs in loaded files, or has a definition, so
+    /// that it is not only interned.
     pub(super) fn is_used(&self, index: &Index, symbol: Symbol) -> bool {
         let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
         let recorded = uses.recorded(|_, _| true);

@@ -1,4 +1,4 @@
-//! Edits the form that defines a name without containing it, so that it defines the new name.
+//! Edits a form that defines a name without containing it, so that the form defines the new name.
 //! Examples are a structure's option such as `(:copier new)`, another slot name, or a symbol next
 //! to the foreign name in DEFCFUN. The entry point is [`Planner::defining_form_edits`]; the result
 //! is a [`DefiningFormEdits`].
@@ -21,7 +21,7 @@ use crate::workspace::{FileVersion, TextFilter};
 use steelbank_reader::Range;
 use steelbank_xref::{Symbol, SymbolName};
 
-/// Edits of a defining form, in addition to those of the name's own tokens.
+/// Edits of a defining form, in addition to the edits of the name's tokens.
 #[derive(Default)]
 pub(super) struct DefiningFormEdits {
     /// The file, the range in its text, and the text to write.
@@ -72,7 +72,7 @@ impl<'a> Planner<'a> {
         let operator = operator.name.to_lowercase();
         let message = match &origin {
             AccessorOrigin::Slot { slot, prefix, .. } => format!(
-                "{operator} generates it from {} and {}, as DEFSTRUCT does, but may also use the slot's name in other ways.",
+                "{operator} generates the name from {} and {}, as DEFSTRUCT does, but may also use the slot's name in other ways.",
                 prefix.to_lowercase(),
                 slot.name.to_lowercase()
             ),
@@ -82,7 +82,7 @@ impl<'a> Planner<'a> {
                 if !structures.have_option(&option[1..].to_uppercase()) {
                     return Ok(None);
                 }
-                format!("{operator} generates it. Its other forms have the option {option}, as in DEFSTRUCT.")
+                format!("{operator} generates the name. Its other forms have DEFSTRUCT's option {option}.")
             }
         };
         let parts = self.of_origin(path, &structures, origin)?;
@@ -105,7 +105,7 @@ impl<'a> Planner<'a> {
                 return None;
             }
             let message = format!(
-                "{} generates it from a string. This form gets a list of the string and the new name, as its other forms have.",
+                "{} generates the name from a string. The rename replaces the string in this form with a list of the string and the new name, as in other forms of this macro.",
                 name.to_lowercase()
             );
             self.caution(CautionKind::Maker, message, Vec::new());
@@ -162,8 +162,8 @@ impl<'a> Planner<'a> {
         let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
         let mut parts =
             DefiningFormEdits { slot: (slot.name.clone(), new.to_owned()), ..DefiningFormEdits::default() };
-        // Places that access a slot by name, as SLOT-VALUE does; and whether other classes have
-        // such a slot.
+        // Places that access a slot by name, as SLOT-VALUE does, and whether other classes have a
+        // slot of this name.
         let (mut asked, mut others) = (Vec::new(), false);
         for TokensOfFile { path, file, tokens } in self.tapped(&uses) {
             let own: Vec<&StructureDefinition> =
@@ -220,7 +220,7 @@ impl<'a> Planner<'a> {
                 return Ok(None);
             }
             let message = format!(
-                "The slot {} is renamed with it. Other objects have a slot of the same name; these places may mean either slot.",
+                "The slot {} is renamed too. Other objects have a slot of the same name; these places may mean either slot.",
                 readable(&slot.name)
             );
             self.caution(CautionKind::Slot, message, places);
@@ -245,7 +245,7 @@ impl<'a> Planner<'a> {
         Ok(Some(parts))
     }
 
-    /// Adds the edits in `parts`, and those of the accessors that are renamed with the slot.
+    /// Adds the edits in `parts`, and the edits of the accessors that are renamed with the slot.
     pub(super) fn apply_defining_form(
         &mut self,
         parts: &DefiningFormEdits,
@@ -262,8 +262,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Lists the names that the forms with the slot generate from it, that are written somewhere,
-    /// and that no edit changes.
+    /// Lists the symbols that contain the slot's name, are defined by the forms with the slot, and
+    /// are not renamed.
     fn generated_from_slot(&self, parts: &DefiningFormEdits) -> Result<Vec<String>, Error> {
         let index = &self.context.index;
         let forms: Vec<(&Path, u32)> = parts

@@ -15,7 +15,7 @@ use crate::actions::symbols::find_definition::ImageDefinition;
 use crate::actions::uses::code_find_references::{CodeFindReferencesRequest, code_find_references};
 use crate::actions::uses::symbol_uses::SymbolUses;
 use crate::answer::designator::FunctionName;
-use crate::answer::name::{canonical, of_symbol, readable};
+use crate::answer::name::{of_symbol, readable};
 use crate::handle::Error;
 use crate::source::positions::{Prefix, StructureDefinition, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
@@ -45,8 +45,8 @@ impl DerivedSymbol<'_> {
 }
 
 impl<'a> Planner<'a> {
-    /// Finds the names that forms derive from the renamed one, and renames those that structures
-    /// generate.
+    /// Finds the names that forms derive from the renamed name. Renames names that structures
+    /// generate, and other names if this was requested.
     pub(super) fn derived(
         &mut self,
         files: &[TokensOfFile],
@@ -139,7 +139,8 @@ impl<'a> Planner<'a> {
                 }
                 let found = self.context.index.full_name(symbol);
                 let image = self.definitions(&found)?;
-                // A file that was compiled but not loaded has defined nothing in the image.
+                // A file that was compiled but not loaded defines nothing in the image. In that
+                // case, accept a symbol without definitions if all forms give it the same new name.
                 let compiled = || {
                     let mut all = forms.values();
                     let new = all
@@ -161,8 +162,8 @@ impl<'a> Planner<'a> {
         Ok(unchanged)
     }
 
-    /// Warns if macros generate uses of `symbol`, which is renamed too, from names other than the
-    /// renamed one.
+    /// Warns if macros generate uses of `symbol`, perhaps from other names than the renamed name.
+    /// `symbol` is renamed too.
     fn generated_uses_of(&mut self, symbol: Symbol) -> Result<(), Error> {
         let name = of_symbol(&self.context.index, symbol);
         let asked = CodeFindReferencesRequest {
@@ -174,7 +175,7 @@ impl<'a> Planner<'a> {
         let makers = generating_operators(&found);
         if !makers.is_empty() {
             let message = format!(
-                "Its form generates {name}. These operators generate uses of that, perhaps from other parts."
+                "The form that defines the symbol also generates {name}. These operators generate uses of {name}, perhaps from other parts."
             );
             self.caution(CautionKind::UseMade, message, makers.into_iter().collect());
         }
@@ -184,7 +185,7 @@ impl<'a> Planner<'a> {
     /// Adds a conflict if a derived name would collide with another symbol.
     fn check_collision(&mut self, other: &DerivedSymbol<'_>, new: &str) {
         let home = &other.uses.sought().package;
-        let context = self.context.with_sidecar_symbols(&canonical(home, new), None);
+        let context = self.context.with_sidecar_symbols(new);
         let index = &context.index;
         let found = index.symbol_named(home, new).map(|(found, _)| found);
         if let Some(found) = found.filter(|&found| self.is_used(index, found)) {
@@ -270,14 +271,14 @@ impl<'a> Planner<'a> {
             });
         }
         if !unsure.is_empty() {
-            let message = "Forms that contain it generate these names, which are used elsewhere: rename them too, with `derived`.";
+            let message = "Forms that contain the symbol generate these names, which are used elsewhere: rename them too, with `derived`.";
             self.caution(CautionKind::Maker, message.to_owned(), unsure);
         }
         Ok(())
     }
 
-    /// Describes the form that generates the symbol, the names that it is probably generated from,
-    /// and how to rename those.
+    /// Describes the form that generates the symbol, the names from which it is probably generated,
+    /// and how to rename these names.
     pub(super) fn generator_message(&self, path: &Path, form: Option<u32>) -> String {
         let project = self.context.project;
         let (name, symbol) = (&self.uses.sought().name, &self.plan.symbol);
@@ -307,8 +308,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Returns whether the form around a token may define the symbol. A form that only calls it and
-    /// contains other definitions may not.
+    /// Returns whether the form around a token may define the symbol. A form does not if it only
+    /// calls the symbol and contains other definitions.
     pub(super) fn may_define(&self, path: &Path, token: &SymbolToken) -> bool {
         let project = self.context.project;
         if matches!(

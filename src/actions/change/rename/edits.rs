@@ -49,7 +49,7 @@ impl TextPlace {
 struct Opened {
     path: PathBuf,
     bytes: Vec<u8>,
-    /// Whether the file still has the text in which the places were found.
+    /// Whether the file still has the text where the places were found.
     is_same: bool,
     /// Whether byte offsets in the text and in the file are the same, as in UTF-8.
     is_utf8: bool,
@@ -150,8 +150,8 @@ impl<'a> Editor<'a> {
             let key = token.key_parameter.then(|| key_form(&bytes[..start]));
             match self.edit(written, kind, key) {
                 Some((from, to, new)) => {
-                    // A designator of the symbol has no package prefix in its place: use the
-                    // complete token.
+                    // A symbol of another package may designate the renamed symbol. Replace such a
+                    // token completely, with its package prefix.
                     let from = if token.written == Notation::Namesake { 0 } else { from };
                     let before = encoding.decoded(&written[..from]).map_or(0, |before| before.len() as u32);
                     let name = Range::new(token.range.start + before, token.range.end);
@@ -397,7 +397,7 @@ enum Encoding {
     Utf8,
     /// UTF-8 with invalid bytes in comments, which SBCL's reader skips and does not count.
     Damaged,
-    /// Latin-1, in which every byte is a character.
+    /// Latin-1: every byte is a character.
     Latin,
 }
 

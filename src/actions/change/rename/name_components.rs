@@ -9,7 +9,7 @@ use steelbank_reader::operators::class_definers;
 use steelbank_reader::{FormId, FormKind, LispText};
 use steelbank_xref::{Index, Symbol, SymbolName};
 
-/// The names of the project's symbols, to find those that contain another name.
+/// An index of symbol names, for finding names that contain another name.
 #[derive(Debug, Default)]
 pub struct ProjectSymbols {
     /// All names, each followed by a line feed.
@@ -84,7 +84,7 @@ fn part(other: &str, name: &str) -> Option<usize> {
     };
     let mut all = other.match_indices(name).map(|(at, _)| at).filter(bounded);
     let first = all.next()?;
-    // Accessors begin with the structure's name, and end with the slot's.
+    // Accessors begin with the structure's name, and end with the slot's name.
     Some(if other.starts_with(name) { first } else { all.last().unwrap_or(first) })
 }
 
@@ -96,7 +96,7 @@ pub(super) fn replaced(other: &str, name: &str, new: &str) -> String {
     }
 }
 
-/// Finds what the component `part` of `other` must become, so that `other` becomes `new`.
+/// Returns the replacement of the component `part` that turns `other` into `new`, if there is one.
 pub(super) fn component_of_new<'a>(other: &str, part: &str, new: &'a str) -> Option<&'a str> {
     let at = self::part(other, part)?;
     let (before, after) = (&other[..at], &other[at + part.len()..]);

@@ -1,5 +1,5 @@
 //! The plan of a rename: its edits, conflicts and cautions. Also the answers to applying and
-//! undoing it.
+//! undoing a plan.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -28,8 +28,8 @@ pub enum Scope {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct RenameEdit {
-    /// The replaced range: the name without its prefix. In bytes of the file, which equal offsets
-    /// in its text if it is UTF-8.
+    /// The replaced range in bytes of the file: the name without its prefix. If the file is UTF-8,
+    /// the offsets are the same in its text.
     #[serde(skip)]
     pub range: Range,
     /// The start of the name: `file:line:column`.
@@ -48,10 +48,10 @@ pub struct RenameEdit {
 pub struct FileEdits {
     /// The file, relative to the project's root.
     pub path: String,
-    /// Whether the file is not Lisp, so that its edits are of words.
+    /// Whether the file is not Lisp, so that its edits replace words.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub other: bool,
-    /// The version of the file's bytes that the plan was made for: a hexadecimal hash.
+    /// A hexadecimal hash of the bytes that the file had when the rename was planned.
     #[serde(skip)]
     pub hash: String,
     /// The edits in order, without overlaps. In JSON, only their number.
@@ -85,7 +85,7 @@ pub struct Doubt {
     pub reason: String,
 }
 
-/// A name that a form derives from the renamed one.
+/// A name that a form derives from the renamed name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Derived {
@@ -104,7 +104,7 @@ pub struct Derived {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConflictKind {
-    /// The new name is the old one.
+    /// The new name equals the old name.
     Same,
     /// The symbol belongs to SBCL.
     Locked,
@@ -138,7 +138,7 @@ pub struct Conflict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CautionKind {
-    /// Other names, which are used somewhere, are generated from it.
+    /// Other names, which are in use, are generated from it.
     Maker,
     /// A use may be generated from parts of names.
     UseMade,
@@ -146,7 +146,7 @@ pub enum CautionKind {
     Initarg,
     /// It is renamed with a slot, and some uses of the slot's name are of unknown objects.
     Slot,
-    /// A string contains it that code reads at run time or may compare with symbol names.
+    /// A string that code reads at run time, or may compare with symbol names, contains it.
     InString,
     /// It occurs in text with an unknown package.
     UnknownPackage,
@@ -177,7 +177,7 @@ pub struct RenameCaution {
 pub struct RenamePlan {
     /// The symbol.
     pub symbol: LispName,
-    /// The package in which the name was looked up, if the request gave none.
+    /// The package that was searched for the name, if the request gave no package.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// The new symbol's name.
@@ -190,7 +190,7 @@ pub struct RenamePlan {
     /// Why the rename is impossible. The edits must not be applied unless this is empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<Conflict>,
-    /// What may break.
+    /// The risks of the rename.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cautions: Vec<RenameCaution>,
     /// The edits, by file.
@@ -203,10 +203,11 @@ pub struct RenamePlan {
     /// The number of `&key` parameters that keep their keyword, rewritten as `((:name new-name))`.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub key_parameters: usize,
-    /// Places where code generates names of this form at run time, maybe including the old one.
+    /// Places where code may generate the old name at run time, judging by constant parts of the
+    /// names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub made_when_run: Vec<String>,
-    /// Places where code generates names at run time, which may include the old one.
+    /// Places where code generates names at run time that are unknown or may include the old name.
     #[serde(skip)]
     pub computed: Vec<String>,
     /// Names that are derived from it.
@@ -215,7 +216,7 @@ pub struct RenamePlan {
     /// Places that are not edited.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub doubtful: Vec<Doubt>,
-    /// Words of manuals, scripts and configuration that spell the name, edited only on request.
+    /// Words in manuals, scripts and configuration that spell the name, edited only on request.
     #[serde(skip_serializing_if = "OtherText::is_empty")]
     pub other_text: OtherText,
 }
@@ -253,18 +254,19 @@ impl RenamePlan {
 /// How to execute a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RenamePolicy {
-    /// Whether to write its edits.
+    /// Whether to write the plan's edits.
     pub apply: bool,
     /// Whether writing is permitted.
     pub allowed: bool,
-    /// Whether to verify. Default: only if it is written or tested.
+    /// Whether to verify the plan. Default: only if its edits are written or tests are run.
     pub verify: Option<bool>,
     /// Whether to run tests for verification.
     pub tests: bool,
 }
 
 impl RenamePolicy {
-    /// Returns whether `plan` is verified. A plan that cannot be written anyway is not.
+    /// Returns whether to verify `plan`. There is no use in this if the plan has conflicts, or if
+    /// writing was requested but is not permitted.
     pub fn verifies(&self, plan: &RenamePlan) -> bool {
         self.verify.unwrap_or(self.apply || self.tests) && plan.is_possible() && (self.allowed || !self.apply)
     }

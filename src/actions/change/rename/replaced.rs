@@ -1,5 +1,5 @@
-//! Replaces the names of a rename in texts, so that a load before the rename can be compared with
-//! one after it.
+//! Replaces the names of a rename in texts, so that a load before the rename can be compared with a
+//! load after it.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ impl Renamed {
         self.symbols.iter().any(|(old, new)| old == symbol || new == symbol)
     }
 
-    /// Returns whether `written`, the old text of an edit, reads as one of the old names.
+    /// Returns whether `written`, the old text of an edit, reads as an old name of the rename.
     pub(super) fn has(&self, written: &str) -> bool {
         let read = LispText::read(written.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
         self.symbols.keys().any(|symbol| {
@@ -55,8 +55,8 @@ impl Renamed {
         })
     }
 
-    /// Returns whether an edit changes a component of the name: the slot at its end, or a structure
-    /// option with the name.
+    /// Returns whether an edit is right although it does not replace the name: it changes the slot
+    /// at the end of the name, or adds a structure option with the new name.
     pub(super) fn is_part(&self, edit: &RenameEdit) -> bool {
         let plain = |text: &str| plain(text.trim_start_matches(':')).to_uppercase();
         let (old, new) = (plain(&edit.old), plain(&edit.new));
@@ -66,12 +66,12 @@ impl Renamed {
         option || (slot.is_some() && slot == prefix(&self.new, &new))
     }
 
-    /// Returns `text`, a printed name in the old program, as it must be in the new program.
+    /// Converts `text`, a printed name in the old program, to the name expected in the new program.
     pub(super) fn replaced_text(&self, text: &str) -> String {
         tokens(text, |token| self.symbols.get(token).cloned())
     }
 
-    /// Returns a possible new name for a printed name that contains the renamed one.
+    /// Returns a possible new name for a printed name that contains the renamed name.
     pub(super) fn generated(&self, text: &str) -> Option<String> {
         let new = tokens(text, |token| {
             let (package, name) = split_symbol(token);
@@ -81,7 +81,7 @@ impl Renamed {
         (new != text).then_some(new)
     }
 
-    /// Returns `text` with one placeholder for the old name and the new one, also inside longer
+    /// Returns `text` with the same placeholder for the old and the new name, also inside longer
     /// names.
     pub(super) fn neutral_text(&self, text: &str) -> String {
         let mut names = [&self.old, &self.new];
@@ -190,8 +190,8 @@ pub(super) fn plain_text(text: &str) -> String {
     tokens(text, |_| None)
 }
 
-/// Replaces each token of `text`, without its bars, by the result of `replace`, if any. Symbols
-/// without a package lose the number at their end.
+/// Replaces each token of `text`, without its bars, by the result of `replace`, if any. Uninterned
+/// symbols lose the number at their end.
 fn tokens(text: &str, replace: impl Fn(&str) -> Option<String>) -> String {
     let mut made = String::with_capacity(text.len());
     let mut token = String::new();

@@ -1,4 +1,4 @@
-//! Requests that use a rename's plan: as a diff, written to the files, undone, and recovered after
+//! Requests about a planned rename: format it as a diff, write its edits, undo it, and recover from
 //! an interruption.
 
 use std::path::Path;
@@ -41,10 +41,10 @@ impl Question for RenameDiffRequest<'_> {
     }
 }
 
-/// A request to write a plan's edits: in all files or in none, and only if each file still has the
-/// bytes that the plan was made for. The old texts stay in the cache for [`UndoRequest`]. Files
-/// keep their modes, line ends and encodings. The image does not change: use
-/// [`crate::ReloadRequest`] to update it.
+/// A request to write a plan's edits to all files or to none. It fails if a file has changed since
+/// the rename was planned. The old texts stay in the cache for [`UndoRequest`]. Files keep their
+/// modes, line ends and encodings. The image does not change: use [`crate::ReloadRequest`] to
+/// update it.
 #[derive(Debug, Clone, Copy)]
 pub struct RenameApplyRequest<'a>(&'a RenamePlan);
 
@@ -76,8 +76,8 @@ impl Action for RenameApplyRequest<'_> {
     }
 }
 
-/// A request to restore the files from before an applied rename: all or none, and only if they have
-/// the text that it wrote.
+/// A request to restore all files of an applied rename or none. It fails if a file no longer has
+/// the text that the rename wrote.
 #[derive(Debug, Clone)]
 pub struct UndoRequest(String);
 
@@ -101,8 +101,9 @@ impl Action for UndoRequest {
     }
 }
 
-/// A request to roll back interrupted edits of the project's files, whose process ended before they
-/// were complete. Files that were changed since are left unchanged. Each edit does this first.
+/// A request to roll back incomplete edits of the project's files after their process has ended.
+/// Files that were changed since are left unchanged. Each new edit first rolls back incomplete
+/// edits.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RecoverEditsRequest;
 

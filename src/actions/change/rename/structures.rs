@@ -19,7 +19,7 @@ pub(super) struct GeneratedName {
     /// The number of the structure's top-level form.
     pub(super) form: u32,
     pub(super) old: String,
-    /// The new name, which equals the old one if the renamed symbol is not a component of it.
+    /// The new name. It equals the old name if that does not contain the renamed symbol.
     pub(super) new: String,
 }
 
@@ -124,7 +124,8 @@ impl Structures {
         })
     }
 
-    /// Finds the structure that defines the slot of `of`, and all structures that include it.
+    /// Finds the structure that defines the slot `slot` of `of`, and all structures that include
+    /// that structure.
     pub(super) fn family(
         &self,
         of: &StructureDefinition,

@@ -214,8 +214,8 @@ fn unknown_work(session: &Session, number: impl std::fmt::Display) -> Failure {
     ))
 }
 
-/// Waits for the rename `number`, for `seconds` unless the call waits without a limit. If the
-/// rename continues after that, the answer is `running`.
+/// Waits for the rename `number`, for `seconds` or the usual time. A call without a time limit
+/// waits until the end. If the rename is still running then, the answer is `running`.
 fn wait(
     session: &Session,
     number: u64,
@@ -379,7 +379,7 @@ fn undo(session: &Session, id: &str, call: &Call) -> Result<ToolAnswer, Failure>
     let bank = session.bank()?;
     call.begin_writing()?;
     let undone = loop {
-        // Each of several clients has its own last edit.
+        // Each client undoes its own last edit.
         let own = session.client_slot().filter(|_| id == "last").map(|seat| (seat, seat.edits().pop()));
         let number = match &own {
             None => id,
@@ -389,7 +389,7 @@ fn undo(session: &Session, id: &str, call: &Call) -> Result<ToolAnswer, Failure>
         match bank.run(&UndoRequest::new(number), &Control::default()) {
             Ok(undone) => break undone,
             Err(error) => match (error.request(), &own) {
-                // Another client may have undone it by its number.
+                // Another client may have undone this edit by its number.
                 (Some(UndoError::Missing { .. }), Some((seat, _))) => seat.forget_edit(number),
                 (Some(UndoError::Missing { edit, kept }), None) => {
                     return NotFoundReply::edit(edit, kept.clone()).answer(CallOutcome::NotFound);

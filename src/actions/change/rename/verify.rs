@@ -1,8 +1,8 @@
-//! Verifies that a rename preserves the program. A copy loads the project before the rename and
-//! another one loads it after, each returns a [`LoadReport`], and [`compare`] compares the reports
-//! with the names replaced. It compares failures, diagnostics, cross references, the symbols of
-//! packages, test results, and the places of the old and new symbols. The submodule `run` makes the
-//! reports.
+//! Verifies that a rename preserves the program. One scratch image loads the unchanged project, and
+//! another loads the renamed project. Each returns a [`LoadReport`], and [`compare`] compares the
+//! reports after replacing the names. It compares failures, diagnostics, cross references, the
+//! symbols of packages, test results, and the places of the old and new symbols. The submodule
+//! `run` creates the reports.
 
 pub(super) mod run;
 
@@ -29,29 +29,30 @@ pub(crate) struct LoadReportRequest {
     pub(crate) files: Vec<PathBuf>,
     /// Systems to test.
     pub(crate) tests: Vec<String>,
-    /// The tokens to report, in the renamed project.
+    /// The symbols to locate; only given for the renamed project.
     pub(crate) places: Option<PlacesRequest>,
-    /// Whether to return early, with only the number of compiled files, if any file was compiled.
+    /// Whether to stop after the loads if a file of a system was compiled. The report then contains
+    /// only the results of the loads.
     pub(crate) from_fasls: bool,
     /// Whether to compile all files of the systems, even if nothing that they depend on has
     /// changed.
     pub(crate) force: bool,
 }
 
-/// The symbols whose tokens are reported in the renamed project.
+/// The symbols to locate in the renamed project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PlacesRequest {
     /// The old symbol, as in answers.
     pub(crate) old: String,
     /// The new symbol.
     pub(crate) new: String,
-    /// The old name as it is read.
+    /// The old name, in a syntax that every reader accepts.
     pub(crate) old_name: String,
     pub(crate) scope: Scope,
     pub(crate) comments: bool,
     pub(crate) strings: bool,
     pub(crate) derived: bool,
-    /// The old symbol, and the old symbols of the names that are renamed with it.
+    /// The old symbol, and the old symbols of derived names that are renamed too.
     pub(crate) removed: Vec<RemovedSymbol>,
 }
 
@@ -178,7 +179,7 @@ pub enum DifferenceKind {
     Test,
 }
 
-/// A change by the rename other than the name.
+/// A difference between the old and the renamed program, other than the name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Difference {
@@ -218,7 +219,7 @@ pub struct Verified {
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     #[serde(rename = "anew")]
     pub recompiled: bool,
-    /// Names that macros generate and that have changed with the renamed one.
+    /// Names that macros generate and that changed with the renamed name.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     #[serde(rename = "made")]
     pub generated: Vec<String>,
@@ -229,7 +230,7 @@ pub struct Verified {
     /// not verified.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub failed: Vec<String>,
-    /// Places where code generates names at run time that may include the old one. This is not
+    /// Places where code generates names at run time that may include the old name. This is not
     /// verified completely.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub computed: Vec<String>,
@@ -429,8 +430,8 @@ fn references(
     let (mut removed, mut new) = changes(expected.collect(), found.collect());
     let mut made = Vec::new();
     removed.retain(|line| {
-        // Pair a removed reference with a new one to the name that a macro generates from the new
-        // symbol.
+        // Pair a removed reference with a new reference to the name that a macro generates from the
+        // new symbol.
         let Some(name) = names.generated(&line.name) else { return true };
         let expected = ComparedUse { name, ..line.clone() };
         let Some(at) = new.iter().position(|line| *line == expected) else { return true };
@@ -478,7 +479,7 @@ fn symbols(
                 symbol_text: &dyn Fn(&str) -> String| {
         (package.clone(), symbol_text(symbol), *external)
     };
-    // Compare only exports, and names that contain the renamed one. Local variables and LOOP
+    // Compare only exports, and names that contain the renamed name. Local variables and LOOP
     // keywords may keep the old name, and the presence of other symbols depends on the compiler.
     let other = |line: &(String, String, bool)| {
         line.2
@@ -491,8 +492,8 @@ fn symbols(
     let found = after.symbols.iter().map(|symbol| line(symbol, &plain_text));
     let (mut removed, mut new) = changes(expected.filter(other).collect(), found.filter(other).collect());
     if scope == Scope::Narrow {
-        // Local variables keep the old name. If it was inherited before, they have a new symbol
-        // now.
+        // Local variables keep the old name. If that symbol was inherited, the reader now interns
+        // another symbol for them.
         new.retain(|(package, symbol, external)| {
             *external || split_symbol(symbol) != (format!("{package}::").as_str(), names.old())
         });
@@ -526,8 +527,8 @@ fn words<T>((removed, new): (Vec<T>, Vec<T>)) -> impl Iterator<Item = (&'static 
     removed.into_iter().map(|removed| ("removed", removed)).chain(new.into_iter().map(|new| ("new", new)))
 }
 
-/// Compares two lists as multisets. Returns the items that only the first has, and those that only
-/// the second has.
+/// Compares two lists as multisets. Returns the items that are only in the first list, and the
+/// items that are only in the second.
 fn changes<T: Ord>(mut before: Vec<T>, mut after: Vec<T>) -> (Vec<T>, Vec<T>) {
     before.sort();
     after.sort();

@@ -21,7 +21,7 @@ use crate::tools::{
 struct Arguments {
     /// The forms to evaluate, in order.
     code: String,
-    /// The package in which forms are read and values are printed.
+    /// The package for reading forms and printing values.
     #[serde(default = "default_package")]
     package: String,
     /// Evaluate in a throwaway copy of the image.
@@ -31,8 +31,8 @@ struct Arguments {
     timeout: Timeout,
 }
 
-/// The schema of the answer. The failure's lists are moved to the top level, where the answer can
-/// be paged.
+/// The schema of the answer. The failure's lists are at the top level, so that the answer can be
+/// paged.
 #[derive(Debug, Serialize, JsonSchema)]
 struct EvaluationSchema {
     #[serde(flatten)]
@@ -59,7 +59,7 @@ pub(crate) fn tool() -> Tool {
         .of_image()
 }
 
-/// The most characters of output in an answer that has a size budget.
+/// The maximum number of output characters in an answer that has a size budget.
 const OUTPUT: usize = 12_000;
 
 fn evaluate(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {

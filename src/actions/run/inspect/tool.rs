@@ -24,7 +24,7 @@ struct Arguments {
     /// The `path` of a part to inspect instead of the object itself, such as 2/0.
     #[serde(default)]
     path: String,
-    /// The package in which forms are read and values are printed.
+    /// The package for reading forms and printing values.
     #[serde(default = "default_package")]
     package: String,
     #[serde(flatten)]

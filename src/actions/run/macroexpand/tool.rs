@@ -30,8 +30,7 @@ struct Arguments {
     #[serde(default)]
     #[schemars(range(min = 0, max = 100_000_000))]
     column: u32,
-    /// The package in which the form is read. For a form in a file, the file's package takes
-    /// precedence.
+    /// The package for reading the form. In a file, the file's package takes precedence.
     #[serde(default = "default_package")]
     package: String,
     /// `once`: one step. `full`: until the form itself is no longer a macro form. `all`: also the

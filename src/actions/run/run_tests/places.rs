@@ -14,8 +14,8 @@ use crate::answer::lookup::find_package;
 use crate::handle::context::QueryContext;
 use steelbank_xref::SymbolName;
 
-/// The operators that define tests, for frameworks that store no function for a test or one without
-/// a source position.
+/// For frameworks that store no function for a test, or a function without a source position: the
+/// framework's name, its package, and its operators that define tests.
 const DEFINERS: [(&str, &str, &[&str]); 8] = [
     ("fiveam", "IT.BESE.FIVEAM", &["TEST", "DEF-TEST"]),
     ("rt", "REGRESSION-TEST", &["DEFTEST"]),
@@ -39,8 +39,7 @@ pub(super) struct TestForm {
 pub(super) struct TestPlaces {
     files: BTreeSet<PathBuf>,
     packages: BTreeSet<String>,
-    /// Forms whose operator's name contains TEST, by package and the name that is the second
-    /// element.
+    /// Forms with TEST in their operator's name, by package and by the name in the second element.
     forms: BTreeMap<SymbolName, TestForm>,
     /// Top-level forms that expand to definitions of tests: the framework, the form, and the names
     /// in it.
@@ -62,7 +61,7 @@ impl TestForm {
 }
 
 impl TestPlaces {
-    /// Searches the files of `systems`.
+    /// Searches the files of `systems` for definitions of tests.
     pub(super) fn of(context: &QueryContext<'_>, systems: &[TestSystem]) -> Self {
         let mut found = Self {
             files: systems.iter().flat_map(|system| system.files.iter().cloned()).collect(),
@@ -85,15 +84,27 @@ impl TestPlaces {
     /// Finds the form that defines a test.
     pub(super) fn of_test(&self, test: &FrameworkTest) -> Option<TestForm> {
         let name = test.name.to_uppercase();
-        let written = match &test.package {
-            Some(package) => self.forms.get(&SymbolName::new(&**package, &*name)),
-            None => self.forms.iter().find(|(other, _)| other.name == name).map(|(_, place)| place),
-        };
-        written.or_else(|| self.generating_form(&test.framework, &name, self.has_package(test))).cloned()
+        let generating = || self.generating_form(&test.framework, &name, self.has_package(test));
+        self.written_form(test).or_else(generating).cloned()
     }
 
-    /// Tests whether a test belongs to the systems. The file of its function decides; otherwise its
-    /// package or a definition in the files does.
+    /// Finds the form in the text that defines a test by its name.
+    fn written_form(&self, test: &FrameworkTest) -> Option<&TestForm> {
+        let name = test.name.to_uppercase();
+        match &test.package {
+            Some(package) => self.forms.get(&SymbolName::new(&**package, name)),
+            None => self.forms.iter().find(|(other, _)| other.name == name).map(|(_, place)| place),
+        }
+    }
+
+    /// Whether a form in the text defines the test by its name.
+    pub(super) fn is_written(&self, test: &FrameworkTest) -> bool {
+        self.written_form(test).is_some()
+    }
+
+    /// Tests whether a test belongs to the systems. If the file of its function is known, that file
+    /// must be in the systems. Otherwise the files must contain its definition or a form in its
+    /// package.
     pub(super) fn belongs(&self, test: &FrameworkTest) -> bool {
         let by_file = test.file.as_ref().map(|file| self.files.contains(file));
         test.place.is_some() && by_file != Some(false) || by_file.unwrap_or_else(|| self.has_package(test))
@@ -104,9 +115,9 @@ impl TestPlaces {
         test.package.as_ref().is_some_and(|package| self.packages.contains(package))
     }
 
-    /// Finds the form whose expansion defines the test `name`. In a package of the systems, that is
-    /// the form with the longest name that is part of `name`. Elsewhere the form must contain
-    /// `name` itself.
+    /// Finds the form that expands to the definition of the test `name`. If the systems use the
+    /// test's package (`own`), this is the form with the longest name that is part of `name`.
+    /// Otherwise the form must contain `name` itself.
     fn generating_form(&self, framework: &str, name: &str, own: bool) -> Option<&TestForm> {
         let mut forms = self.generated.iter().filter(|(of, _, _)| *of == framework);
         if !own {
@@ -120,8 +131,8 @@ impl TestPlaces {
         (likeness(&best.2) > 0).then_some(&best.1)
     }
 
-    /// Records the definitions in the file at `path`. `generated` lists the lines that use a framework's
-    /// operators.
+    /// Records the definitions in the file at `path`. `generated` lists the lines that use the
+    /// operators of a framework.
     fn read(
         &mut self,
         context: &QueryContext<'_>,
@@ -178,7 +189,7 @@ fn definers_used(
     let mut found: BTreeMap<String, BTreeSet<(&'static str, u32)>> = BTreeMap::new();
     let users = UserFinder::new(context);
     for (framework, package, operators) in DEFINERS {
-        // Start with the framework's operators, and add the macros whose definitions use them.
+        // Start with the framework's operators, and add macros with definitions that use them.
         let mut waiting: Vec<Target> =
             operators.iter().map(|operator| Target::any(SymbolName::new(package, *operator))).collect();
         let mut seen = BTreeSet::new();
@@ -200,7 +211,7 @@ fn definers_used(
     found
 }
 
-/// Sets the position of each assertion whose form occurs exactly once in the test that `form`
+/// Sets the position of each assertion with a form that occurs exactly once in the test that `form`
 /// defines.
 pub(super) fn place_assertions(
     context: &QueryContext<'_>,

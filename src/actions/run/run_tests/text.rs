@@ -71,7 +71,7 @@ impl Display for TestResult {
     }
 }
 
-/// Lines below the line of a test.
+/// Prints the assertion as indented lines below the test's line.
 impl Display for AssertionResult {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         let mut line = |line: String| write!(f, "\n      {}", line.replace('\n', "\n        "));

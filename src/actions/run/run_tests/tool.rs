@@ -85,7 +85,7 @@ fn run(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, F
         ..RunTestsRequest::new()
     };
     if given.only_affected_by.is_some() {
-        // Load the tests without running any, so that the index has their uses.
+        // Load the tests without running any, so that the index has the tests' cross references.
         let none = RunTestsRequest { lines: Some(Vec::new()), ..request.clone() };
         let loaded = bank.run(&none, &control)?;
         if loaded.not_loaded.is_some() {
@@ -97,7 +97,8 @@ fn run(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, F
     answer(bank, run, given.only_affected_by.is_some())
 }
 
-/// Lists file and line of the definitions and tests that the working tree's changes reach.
+/// Lists file and line of the definitions that the working tree changes, and of the definitions and
+/// tests that use them, directly or indirectly.
 fn affected(session: &Session, control: &Control) -> Result<Vec<(String, u32)>, Failure> {
     let request = ImpactRequest { diff: true, depth: 20, ..ImpactRequest::default() };
     let impact = session.bank()?.ask(&request, control)?;

@@ -47,7 +47,7 @@ impl Action for RunTestsRequest {
             let found = bank.load_tests(name, control, deadline, &mut run)?;
             let Some(found) = found else { return Ok(run.finished(self, begun.elapsed())) };
             let mut tests = found.tests(&bank.context(), &control.until(deadline))?;
-            // The system has no recognized tests, so perform its test-op. Skip this if the request
+            // If the system has no recognized tests, perform its test-op, unless the request
             // selects tests.
             if tests.is_empty() && self.tests.is_empty() && self.lines.is_none() {
                 for tested in found.operations(&bank.context(), &control.until(deadline))? {
@@ -93,8 +93,8 @@ impl Action for RunTestsRequest {
 }
 
 impl Steelbank {
-    /// Loads `name` and the systems that contain its tests. Returns `None` if one fails to load,
-    /// and records the reason in `run`.
+    /// Loads `name` and the systems that contain its tests. If one of them fails to load, records
+    /// the reason in `run` and returns `None`.
     fn load_tests(
         &self,
         name: &str,
@@ -129,7 +129,7 @@ impl Steelbank {
         Ok(Some(found))
     }
 
-    /// Calls `tool` with `arguments` in a scratch image, so that the call cannot affect this one.
+    /// Calls `tool` with `arguments` in a scratch image, so that the call cannot affect this image.
     /// The scratch image loads the same systems and is discarded afterwards. Sets the argument
     /// `timeout_seconds` to the time left in `control`.
     ///

@@ -41,7 +41,7 @@ fn remove_handles(value: &mut Value) {
     }
 }
 
-/// Moves a failure's lists to the top level of the answer, where the answer can be paged.
+/// Moves a failure's lists to the top level of the answer, where lists can be paged.
 pub(crate) fn lift_lists(structured: &mut Value) {
     let Value::Object(answer) = structured else { return };
     let Some(Value::Object(failure)) = answer.get_mut("failure") else { return };

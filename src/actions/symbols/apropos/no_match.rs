@@ -1,4 +1,4 @@
-//! Builds suggestions for a pattern that nothing matches: similar names, and wider searches that
+//! Builds suggestions for a pattern that matches nothing: similar names, and wider searches that
 //! find something.
 
 use super::{AproposAnswer, AproposRequest, Matching};
@@ -14,7 +14,7 @@ use crate::handle::{Error, QueryContext};
 pub struct NoMatch {
     /// The pattern as given.
     pub pattern: String,
-    /// Similar names, compared as a whole or word by word.
+    /// Names that are similar to the complete pattern, or else to its words.
     pub near: Vec<String>,
     /// Wider searches that find something.
     pub wider: Vec<Wider>,

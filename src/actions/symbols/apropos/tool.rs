@@ -33,7 +33,7 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "apropos",
         title: "Find symbols by a part of their name",
-        description: "Searches the running image for symbols whose names match. Lists each symbol's kinds, lambda \
+        description: "Searches the running image for symbols with matching names. Lists each symbol's kinds, lambda \
             list, first line of documentation and position. Exact matches come first; symbols of SBCL come last. Use \
             it when you do not know the exact name or its package.",
         effect: Effect::Reads,

@@ -3,7 +3,7 @@
 use crate::answer::words::words;
 
 words! {
-    /// The classification of a symbol: the first one that applies.
+    /// The classification of a symbol: the first of these that applies.
     Classification {
         /// A macro.
         Macro = "MACRO",
@@ -15,7 +15,7 @@ words! {
         Class = "CLASS",
         /// A variable with a value.
         Variable = "VARIABLE",
-        /// None of the others applies.
+        /// Any other symbol.
         Symbol = "SYMBOL",
     }
 }

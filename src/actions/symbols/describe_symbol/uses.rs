@@ -26,7 +26,7 @@ pub struct VariableUses {
     pub bound: Vec<VariableUse>,
     /// The definitions that set it.
     pub set: Vec<VariableUse>,
-    /// Places in files that are not Lisp where words spell its name.
+    /// Places in non-Lisp files that mention its name.
     #[serde(skip_serializing_if = "OtherText::is_empty")]
     pub other_text: OtherText,
     /// Whether other pages have entries of the first four lists.

@@ -87,7 +87,7 @@ impl Display for PackageInfoAnswer {
         }
         write!(
             f,
-            "\n  {} with a definition have it as home package, {} internal; {} exported:",
+            "\n  Home package of {} with a definition, {} internal; {} exported:",
             counted(package.own_symbols, "symbol", "symbols"),
             package.internal_symbols,
             package.export_count

@@ -81,9 +81,10 @@ words! {
         Function = "function",
         /// The subject of a declaration.
         Declaration = "declaration",
-        /// An export in a package definition.
+        /// An export in a package definition, or in a call to `export` or `unexport`.
         Export = "export",
-        /// An import or a shadowing symbol in a package definition.
+        /// An imported, shadowing or interned symbol in a package definition, or in a call to
+        /// `import`, `shadow` or a similar function.
         Import = "import",
         /// The name of a block, as in `(return-from x)`. Every function establishes a block of its
         /// name.
@@ -221,8 +222,7 @@ pub struct CodeFindReferencesAnswer {
     /// The package in which the name was looked up, if the request did not give one.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
-    /// SymbolNamespaces that a rename must consider beyond the entries, such as derived names and uses that
-    /// macros generate.
+    /// Risks of a rename beyond the entries, such as derived names and uses that macros generate.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     #[schemars(with = "Vec<String>")]
     pub cautions: Vec<Caution>,

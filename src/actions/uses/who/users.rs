@@ -294,8 +294,8 @@ pub struct User<'a> {
     pub package: Option<Cow<'a, str>>,
     /// The kind of function.
     pub kind: FunctionKind,
-    /// The place of the first use. `None`: the function was compiled without a file, or the request
-    /// did not ask for places.
+    /// The place of the first use. `None`: the place is unknown, as for a function that was
+    /// compiled without a file, or the request did not ask for places.
     #[serde(flatten)]
     pub position: Option<Position>,
     /// The number of uses in the function.

@@ -38,7 +38,7 @@ const STREAM_AFTER: Duration = Duration::from_millis(500);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// The maximum number of events that wait for a client to read them.
 const MAX_UNREAD: usize = 8;
-/// The oldest version whose clients accept an event without data.
+/// The oldest protocol version with clients that accept an event without data.
 const POLLING_SINCE: &str = "2025-11-25";
 /// The error code for a header that differs from the body.
 const HEADER_MISMATCH: ErrorCode = ErrorCode(-32020);
@@ -95,7 +95,7 @@ impl Endpoint {
             Message::Response { .. } => None,
         };
         let (meta, version) = (Meta::of(params), text(headers, VERSION));
-        // Dispatch rejects unknown versions in the body.
+        // This includes unknown versions, which the server behind the session rejects.
         if meta.version().is_some_and(|version| !has_sessions(version.as_str()))
             || version.is_some_and(|version| !has_sessions(version))
         {

@@ -1,5 +1,5 @@
-//! The messages in response to one request, or the messages that belong to none. They are stored
-//! for clients that reconnect.
+//! Stores the messages in response to one request, or the messages that belong to no request, so
+//! that clients can reconnect.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,8 @@ use hyper::body::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// The maximum number of stored messages. Older ones are progress, and are dropped.
+/// The maximum number of stored messages. If there are more, the oldest are dropped, which are
+/// usually progress notifications.
 const MAX_KEPT: usize = 256;
 
 /// The messages of one exchange, numbered from 1.

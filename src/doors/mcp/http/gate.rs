@@ -39,8 +39,8 @@ impl Gate {
         let given = |name| text(headers, name);
         let is_local_origin = || given(ORIGIN).is_some_and(is_local_origin);
         let wrong = match *method {
-            // Prevents DNS rebinding: a web page on a foreign name that resolves to this machine
-            // sends that name.
+            // Prevents DNS rebinding: if the host name of a web page resolves to this machine, the
+            // page's requests have that name in the Host header.
             _ if !self.is_local_host(given(HOST)) => {
                 (StatusCode::FORBIDDEN, "The Host header names another host.")
             }

@@ -1,10 +1,10 @@
-//! MCP over streamable HTTP. Each HTTP session is a client of the shared image, connected as a
-//! client of `--share`. This module only forwards messages to it line by line, so that Lisp's death
-//! and restarts do not close HTTP connections.
+//! MCP over streamable HTTP. Each HTTP session is a client of the host of the shared image, like a
+//! client of `--share`. This module only forwards messages to the host line by line, so that Lisp's
+//! death and restarts do not close HTTP connections.
 //!
 //! `address` binds the listening socket, and `gate` checks the headers of requests. `endpoint`
 //! answers each request in one of the `sessions`; a `session` has an `exchange` of messages for
-//! each request. All requests without a session (2026-07-28) share one client.
+//! each request. All requests without a session (protocol version 2026-07-28) share one client.
 
 mod address;
 mod endpoint;
@@ -41,7 +41,7 @@ pub type Join = dyn Fn() -> Result<HttpConnection, String> + Send + Sync;
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// The maximum size of a head, in bytes.
 const MAX_HEAD: usize = 64 << 10;
-/// The maximum number of connections. Further ones wait to be accepted.
+/// The maximum number of connections. Further connections wait to be accepted.
 const MAX_CONNECTIONS: usize = 256;
 /// The time that requests get to finish when the server ends.
 const ENDING_TIME: Duration = Duration::from_secs(5);
@@ -52,7 +52,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
-    /// The image rejected the client.
+    /// The first client could not be connected to the image.
     #[error("{0}")]
     Join(String),
     /// A system call failed.
@@ -60,9 +60,10 @@ pub enum HttpError {
     System(#[from] io::Error),
 }
 
-/// Serves clients until the process receives SIGTERM or SIGINT; requests in progress then get their
-/// responses first. Clients must send `token`, if there is one. `join` connects each client; the
-/// first one is connected before `announce` is called with the address.
+/// Serves clients until the process receives SIGTERM or SIGINT, and then waits a few seconds for
+/// the responses to requests in progress. Clients must send `token`, if there is one. `join`
+/// connects each client; the first client is connected before `announce` is called with the
+/// address.
 ///
 /// # Errors
 /// [`HttpError`].
@@ -79,7 +80,7 @@ pub fn serve(
         let sessions = Arc::new(HttpSessions::new(Arc::clone(&join), join().map_err(HttpError::Join)?));
         let (end, mut ending) = watch::channel(false);
         let end = Arc::new(end);
-        // Leave SIGHUP alone, because nohup ignores it.
+        // Do not handle SIGHUP, because nohup ignores it.
         for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
             let (end, mut signal) = (Arc::clone(&end), signal(kind)?);
             tokio::spawn(async move {
@@ -97,8 +98,8 @@ pub fn serve(
             () = server_ending(&mut ending) => (),
         }
         drop(listener);
-        // Let requests finish, answer the remaining ones with an error, and give clients time to
-        // read that.
+        // Let requests finish, answer the remaining requests with an error, and give clients time
+        // to read the responses.
         let _ = timeout(ENDING_TIME, all(&mut connections)).await;
         sessions.close().await;
         let _ = timeout(ENDING_TIME / 5, all(&mut connections)).await;

@@ -1,6 +1,6 @@
 //! One HTTP session, which is one client of the image. It forwards lines in both directions. Each
-//! request gets a unique number, which replaces its id and progress token, so that responses find
-//! their exchange whatever ids clients choose.
+//! request gets a unique number in place of its id and progress token, so that responses find their
+//! exchange even if the client uses an id twice.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::unix::net::UnixStream;
@@ -63,7 +63,7 @@ struct SessionState {
     /// The number of the last exchange.
     last: u64,
     exchanges: HashMap<u64, Arc<Exchange>>,
-    /// The exchanges without a response.
+    /// The requests without a response, by the number of their exchange.
     calls: HashMap<u64, PendingCall>,
     /// The ended exchanges, oldest first.
     ended: VecDeque<u64>,
@@ -71,7 +71,7 @@ struct SessionState {
     closed: bool,
 }
 
-/// The client's own id and progress token for a request.
+/// The id and progress token that the client sent with a request.
 struct PendingCall {
     id: Id,
     token: Option<Box<RawValue>>,
@@ -99,7 +99,7 @@ impl Drop for ExchangeReading {
 type Fields = BTreeMap<String, Box<RawValue>>;
 
 impl HttpSession {
-    /// Starts a session on `seat`.
+    /// Starts a session on a connection.
     ///
     /// # Errors
     /// The stream cannot be made non-blocking or registered.
@@ -135,7 +135,7 @@ impl HttpSession {
                 of_reader.receive(&line);
                 line.clear();
             }
-            of_reader.close("The process that keeps Lisp has ended");
+            of_reader.close("The host process of the shared Lisp has ended");
         });
         session.tasks.lock().extend([writer.abort_handle(), reader.abort_handle()]);
         Ok(session)
@@ -286,7 +286,7 @@ impl HttpSession {
         }
     }
 
-    /// Restores the client's own token in a progress notification, and finds its exchange.
+    /// Restores the client's token in a progress notification, and finds its exchange.
     fn progress(&self, params: Option<&RawValue>) -> Option<(u64, Vec<u8>)> {
         let mut fields: Fields = serde_json::from_str(params?.get()).ok()?;
         let number = fields.get("progressToken")?.get().parse().ok()?;
@@ -419,7 +419,7 @@ mod tests {
             assert_eq!(answer, json!({ "jsonrpc": "2.0", "id": "same", "result": { "of": number } }));
             assert_eq!(exchange.next(reader, 2).await, None);
         }
-        assert!(session.idle().is_none(), "somebody reads");
+        assert!(session.idle().is_none(), "exchanges are being read");
         drop(exchanges);
         assert!(session.idle().is_some());
     }

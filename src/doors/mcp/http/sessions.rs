@@ -1,4 +1,4 @@
-//! The HTTP sessions by their ids, and the single client for requests without a session.
+//! Holds the HTTP sessions by their ids, and the single client for requests without a session.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,9 +18,10 @@ use super::session::{HttpConnection, HttpSession, no_session};
 const MAX_SESSIONS: usize = 32;
 /// The time after which an idle session is ended.
 const IDLE: Duration = Duration::from_secs(3600);
-/// The time after which an idle session may be replaced by a new one.
+/// The time after which an idle session may be replaced by a new session.
 const REPLACEABLE_AFTER: Duration = Duration::from_secs(60);
-/// The interval of maintenance. It is shorter than the time that the host stays without clients.
+/// The interval of maintenance. It is shorter than the time after which a host without clients
+/// ends.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The HTTP sessions.
@@ -61,7 +62,7 @@ impl HttpSessions {
                 session.close("There are too many sessions");
                 return Err(unavailable("there are too many sessions, all in use".to_owned()));
             };
-            idlest.close("The idle session was replaced by a new one");
+            idlest.close("The idle session was replaced by a new session");
         }
         sessions.insert(name.clone(), Arc::clone(&session));
         Ok((name, session))
@@ -99,7 +100,8 @@ impl HttpSessions {
         joined.unwrap_or_else(|error| Err(error.to_string()))
     }
 
-    /// Repeatedly ends idle sessions, and keeps a client connected so that the host does not end.
+    /// Repeatedly ends idle sessions. If there is no session, connects a spare client so that the
+    /// host does not end.
     pub(super) async fn maintain(&self) {
         loop {
             sleep(MAINTENANCE_INTERVAL).await;

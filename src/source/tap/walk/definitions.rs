@@ -20,7 +20,8 @@ impl FormWalk<'_> {
         if matches!(defined, Defined::Function | Defined::Macro)
             && let Some(name) = self.symbol(named)
         {
-            // Not recorded as a local binding, because a rename of the function changes it too.
+            // With an empty `by`, the block does not count as a local binding: a rename of the
+            // function changes the block's name, too.
             let (space, level, event) = (Space::Block, mode.level, named as u32);
             pending.push(Binding { space, name, level, by: "", is_macro: false, event });
         }
@@ -87,8 +88,8 @@ impl FormWalk<'_> {
         }
     }
 
-    /// Calls `walk_list` with the list around `event` if `event` is its first element from index
-    /// `first` on, because the part covers all remaining elements.
+    /// Calls `walk_list` with the list around `event` if `event` is its first element at index
+    /// `first` or later. Other calls do nothing, because the part covers all remaining elements.
     fn once(&mut self, event: usize, first: u32, walk_list: impl FnOnce(&mut Self, usize)) {
         let Some(list) = self.form.events[event].parent.map(|list| list as usize) else { return };
         if self.children(list).find(|&child| self.place(child) >= first) == Some(event) {
@@ -217,7 +218,7 @@ impl FormWalk<'_> {
                 ("GENERIC-FUNCTION-CLASS" | "METHOD-CLASS", 2) => {
                     walk.named_datum(child, SyntaxRole::Class, mode)
                 }
-                // The short form of a method combination calls the function of its name.
+                // The short form of a method combination calls the function with the same name.
                 ("METHOD-COMBINATION", 2) if walk.symbol(child).is_some() => {
                     walk.note(child, SyntaxRole::Function, SyntacticContext::Name, Space::Nowhere, mode);
                 }

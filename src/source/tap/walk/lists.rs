@@ -18,8 +18,8 @@ impl FormWalk<'_> {
             && self.operator_of(event) == Abbreviation::Any
     }
 
-    /// Walks a lambda list. Adds its parameters to `pending`, except the ones that a default form
-    /// already sees, which are in the environment.
+    /// Walks a lambda list. Adds its parameters to `pending`, or to the environment if a default
+    /// form of a later parameter sees them.
     pub(super) fn lambda_list(
         &mut self,
         list: usize,
@@ -81,7 +81,8 @@ impl FormWalk<'_> {
         });
     }
 
-    /// Walks `(variable default supplied-p)`, or with `((keyword variable) …)`.
+    /// Walks the parameter `(variable default supplied-p)` or `((keyword variable) default
+    /// supplied-p)`.
     fn parameter(
         &mut self,
         list: usize,
@@ -227,7 +228,7 @@ impl FormWalk<'_> {
                 walk.note(child, SyntaxRole::Declaration, SyntacticContext::Open, Space::Variable, mode);
                 walk.seen[child].special = word == "SPECIAL" || word == "GLOBAL" || word == "ALWAYS-BOUND";
             }
-            // (ignore #'f)
+            // A function name, as in (ignore #'f).
             _ => walk.children_as(child, |walk, part| match walk.place(part) {
                 1 => walk.datum_role(part, SyntaxRole::Declaration, mode),
                 _ => walk.declared_function(part, mode),

@@ -1,4 +1,4 @@
-//! Walks LOOP forms, whose clauses are recognized by words, not by positions.
+//! Walks LOOP forms. LOOP recognizes their clauses by words, not by positions.
 
 use super::super::operators::ClauseWords;
 use super::{Binding, FormWalk, Mode, Space, SyntacticContext, SyntaxRole};
@@ -16,7 +16,7 @@ enum Next {
     Forms,
     /// A variable, then an optional type.
     Variable,
-    /// A variable in which results are collected.
+    /// A variable that collects results.
     Into,
     /// The type of the preceding variable, or a word.
     TypeOrWord,
@@ -26,7 +26,7 @@ enum Next {
     Name,
     /// `each` or `the`, and then a word such as `hash-keys`.
     Being,
-    /// The word `in` or `of` after such a word.
+    /// The word `in` or `of` after a word such as `hash-keys`.
     Of,
     /// `(hash-value variable)`.
     Using,
@@ -48,8 +48,8 @@ impl FormWalk<'_> {
         // The kind of clause that AND continues.
         let mut clause = Next::Word;
         for child in elements {
-            // Numbers and strings have no event. They are forms, or arguments such as of `from`
-            // that need no walk.
+            // A gap between the places is a number or string, which has no event. It completes the
+            // clause, so that a word is expected next.
             if self.place(child) > place && !matches!(next, Next::Forms | Next::Word) {
                 next = Next::Word;
             }

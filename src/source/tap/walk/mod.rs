@@ -1,8 +1,8 @@
 //! Walks a top-level form as the compiler does, guided by the table of operators, and finds the
 //! role and the binding of every symbol.
 //!
-//! A macro may do anything with its arguments. Inside them, standard operators are assumed to be
-//! what they look like, and nothing is certain. A template (backquoted form) is walked as the code
+//! A macro may do anything with its arguments. In them, standard operators are assumed to have
+//! their usual meaning, but nothing is certain. A template (backquoted form) is walked as the code
 //! that it generates, one level up; its commas return to the level below.
 
 mod definitions;
@@ -24,7 +24,7 @@ pub struct SyntaxContext {
     pub becomes: SyntaxRole,
     /// Its position among the operators around it.
     pub position: SyntacticContext,
-    /// The namespace in which its name is looked up.
+    /// The namespace that its name is looked up in.
     pub space: Space,
     /// The operator around it that binds the name in that namespace, if the text shows one.
     pub bound: Option<&'static str>,
@@ -52,7 +52,7 @@ pub enum SyntacticContext {
     Called,
     /// An evaluated form: a variable.
     Variable,
-    /// Where a form would be evaluated, in a template or in the arguments of a macro.
+    /// A position where a form would be evaluated, in a template or in the arguments of a macro.
     Argument,
     /// The operator of a list in a template or in the arguments of a macro.
     Operator,
@@ -119,7 +119,7 @@ struct Binding {
     level: u8,
     /// The operator that binds it.
     by: &'static str,
-    /// Whether a function binding is of a macro.
+    /// Whether the name is bound to a macro.
     is_macro: bool,
     /// The event that binds it.
     event: u32,
@@ -174,10 +174,11 @@ struct FormWalk<'a> {
     depth: u32,
 }
 
-/// The value of [`SyntaxContext::bound`] for a variable that is an alias for the slot of its name.
+/// The value of [`SyntaxContext::bound`] for a variable that is an alias for the slot with the same
+/// name.
 pub(crate) const SLOT: &str = "slot";
 
-/// The depth below which forms are not walked. Such forms are generated data, not code.
+/// The depth from which on forms are not walked. Such forms are generated data, not code.
 const MAX_DEPTH: u32 = 2_000;
 
 impl<'a> FormWalk<'a> {
@@ -240,8 +241,8 @@ impl<'a> FormWalk<'a> {
             .find(|binding| binding.space == space && binding.name == name && binding.level == level)
     }
 
-    /// Records the role of the symbol at `event`. In a template, its role is `Template` and the
-    /// given one is what it becomes.
+    /// Records the role of the symbol at `event`. In a template, the recorded role is `Template`,
+    /// and `role` is recorded as the one in the generated code.
     fn note(&mut self, event: usize, role: SyntaxRole, position: SyntacticContext, space: Space, mode: Mode) {
         let Some(name) = self.symbol(event) else { return };
         let found = match space {
@@ -496,7 +497,8 @@ impl<'a> FormWalk<'a> {
         self.children_from(list, 2, |walk, child| walk.argument(child, list, None, mode));
     }
 
-    /// Walks an argument of a function. `named` is what the argument names if it is a constant.
+    /// Walks an argument of a function. `named` is the kind of thing that the argument names if it
+    /// is a quoted constant.
     fn argument(&mut self, event: usize, list: usize, named: Option<NamedBy>, mode: Mode) {
         let before = self.place(event).checked_sub(1).and_then(|place| self.child(list, place));
         let named = named.or_else(|| match before.and_then(|before| self.keyword(before))? {

@@ -1,5 +1,5 @@
-//! Walks a form whose operator is in the operator table, each element by its part in the operator's
-//! shape.
+//! Walks forms with an operator in the operator table: each element as the part of the operator's
+//! shape at its place.
 
 use super::super::operators::{FormPart, Operator, OperatorKind, Shape};
 use super::super::roles::SyntaxRole;
@@ -7,7 +7,7 @@ use super::super::sidecar::{Abbreviation, EventKind};
 use super::{Binding, FormWalk, Lambda, LocalOperator, MAX_DEPTH, Mode, SLOT, Space, SyntacticContext};
 
 impl FormWalk<'_> {
-    /// Walks a form whose operator is in the table.
+    /// Walks a form with the operator `known` of the table.
     pub(super) fn known(&mut self, list: usize, known: &'static Operator, mode: Mode) {
         let depth = self.env.len();
         let mut pending = Vec::new();
@@ -31,8 +31,8 @@ impl FormWalk<'_> {
         self.env.truncate(depth);
     }
 
-    /// Walks the elements of `list` from index `first` as `shape` describes. Their bindings are
-    /// added to `pending` until a part that sees them.
+    /// Walks the elements of `list` from index `first` as `shape` describes. Adds their bindings to
+    /// `pending`; a part that sees the bindings moves them to the environment.
     pub(super) fn parts(
         &mut self,
         list: usize,
@@ -94,7 +94,7 @@ impl FormWalk<'_> {
         mode: Mode,
         pending: &mut Vec<Binding>,
     ) {
-        // Stop at a comma or #., because the form that it produces is unknown.
+        // A comma may produce anything, so the code after it is walked as a form, not as this part.
         if self.operator_of(event) == Abbreviation::Comma {
             if matches!(part, FormPart::Inner | FormPart::Tagbody) {
                 self.env.append(pending);
@@ -211,7 +211,7 @@ impl FormWalk<'_> {
         }
     }
 
-    /// Records a class or slot.
+    /// Records the name of a class or slot, or walks what is in its place as data.
     pub(super) fn named_datum(&mut self, event: usize, role: SyntaxRole, mode: Mode) {
         match self.symbol(event) {
             Some(_) => self.datum_role(event, role, mode),
@@ -219,7 +219,7 @@ impl FormWalk<'_> {
         }
     }
 
-    /// Walks data down to the last symbol. Commas contain code again.
+    /// Records all symbols in data with the role `role`. Commas in a template contain code again.
     pub(super) fn datum(&mut self, event: usize, role: SyntaxRole, mode: Mode) {
         if self.place(event) == 0 && self.form.events[event].parent.is_some() {
             return self.read_time(event);

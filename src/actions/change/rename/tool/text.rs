@@ -32,8 +32,8 @@ impl fmt::Display for RenamePlan {
     }
 }
 
-/// Formats the effect of the rename on so many `files`, with conflicts and cautions. Includes
-/// advice if `worded` is given.
+/// Formats the effect of the rename and the number of `files`, with conflicts and cautions.
+/// Includes advice if `worded` is given.
 fn head(plan: &RenamePlan, files: usize, applied: bool, worded: Option<Wording>) -> String {
     let edits = counted(plan.edits, "edit", "edits");
     let files = counted(files, "file", "files");

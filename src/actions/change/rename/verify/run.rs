@@ -1,5 +1,5 @@
 //! Runs the verification of a rename. Scratch images load the unchanged project and the renamed
-//! one, both from fasls, and report the results; the reports are compared. The report on the
+//! project, both from fasls, and report the results; the reports are compared. The report on the
 //! unchanged project is cached until a file changes.
 
 use crate::answer::LispKind;
@@ -40,11 +40,12 @@ use steelbank_xref::{Access, Index, Package, SymbolName};
 /// The time limit of one test.
 const EACH_TEST: Duration = Duration::from_secs(60);
 
-/// The time limit of one file that belongs to no system, and its maximum share of the time left.
+/// The time limit of one file that belongs to no system, and its maximum share of the remaining
+/// time.
 const EACH_FILE: Duration = Duration::from_secs(60);
 const FILE_SHARE: u32 = 4;
 
-/// The maximum number of loads until one compiles nothing.
+/// The maximum number of attempts to load without compiling a file.
 const LOADS: usize = 3;
 /// The name of the request to a copy for a [`LoadReport`].
 pub(crate) const LOAD_REPORT: &str = "load-report";
@@ -66,8 +67,8 @@ pub(crate) struct Before {
     report: LoadReport,
 }
 
-/// A request to verify a plan. The loaded systems and those of edited files are loaded in scratch
-/// images, unchanged and renamed. Diagnostics and cross references must be the same except for the
+/// A request to verify a plan. Scratch images load the loaded systems and the systems of edited
+/// files, unchanged and renamed. Diagnostics and cross references must be the same except for the
 /// name. No token may still mean the old symbol, and the new symbol must occur exactly where the
 /// plan wrote it. This runs the project's code in copies, and changes no file.
 #[derive(Debug, Clone, Copy)]
@@ -134,8 +135,9 @@ impl Action for RenameVerifyRequest<'_> {
 }
 
 impl Steelbank {
-    /// Estimates the duration of a verification: that of the last one, or else a multiple of the
-    /// load time. Returns `None` if neither is known. Tests need a last verification with tests.
+    /// Estimates the duration of a verification: the duration of the last verification, or else a
+    /// multiple of the load time. Returns `None` if neither is known. With `tests`, only a last
+    /// verification with tests counts.
     pub(crate) fn verification_takes(&self, tests: bool) -> Option<Duration> {
         let as_last = |last: &LastVerification| (last.tests == tests).then_some(last.took);
         let load = self.load_time();
@@ -220,7 +222,7 @@ impl Steelbank {
         Ok(before)
     }
 
-    /// Loads the project in a scratch image in which the files `texts` have these contents, and
+    /// Loads the project in a scratch image where the files `texts` have these contents, and
     /// returns the report. Reloads until nothing is compiled, so that compile-time side effects are
     /// not compared.
     fn gather(
@@ -278,7 +280,8 @@ impl Steelbank {
             report.compiled = compiled;
         }
         if report.compiled > 0 && request.from_fasls {
-            // Skip the rest: the caller asks again after a load from fasls.
+            // Skip the rest: after compiling files, the caller restarts the copy and requests
+            // another report.
             return Ok(report);
         }
         // Collect garbage, so that neither image has unreachable functions.
@@ -462,8 +465,8 @@ impl Steelbank {
     }
 }
 
-/// Returns a stamp of the file at `path`: of the contents for a project file, else of size and
-/// date.
+/// Returns a hash of the file at `path`: of the contents for a project file, or of size and date
+/// for another file.
 fn stamp(own: &ProjectFiles, path: &Path) -> u64 {
     if own.contains(path) {
         return steelbank_tree::read_source(path).map_or(0, |bytes| fnv_1a(&bytes));
@@ -482,7 +485,7 @@ fn at_once<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -
     })
 }
 
-/// Lists the places that `planned` would edit, for a symbol that should have none.
+/// Lists the places that `planned` would edit, for a symbol that should have no places.
 fn left_of(planned: Result<RenamePlan, Error>) -> Result<Vec<Location>, Error> {
     or_empty(
         planned
