@@ -6,7 +6,7 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::{Advice, OtherText, Wording, counted};
+use super::{Advice, Location, OtherText, Wording, counted};
 
 /// A note about the limits of an answer. Serializes as its sentence, with advice in terms of tools.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -85,6 +85,15 @@ pub enum Caution {
     /// This number of lines write the slot or place that the symbol names, but assign no variable
     /// of that name.
     Written(usize),
+    /// Code still uses a definition that was deleted.
+    RemainingUses {
+        /// The name of the definition.
+        name: String,
+        /// The number of lines that use it.
+        lines: usize,
+        /// The first of them.
+        first: Location,
+    },
     /// The name also occurs in text that is not Lisp.
     OtherText(OtherText),
     /// A message of Lisp, or a caution of an earlier answer that was stored as JSON.
@@ -202,6 +211,9 @@ impl Display for Caution {
                 write!(f, "The index of uses could not be updated ({error}); it may still list removed definitions.")
             }
             Self::NothingRemoved => f.write_str("Nothing was removed, because the load failed."),
+            Self::RemainingUses { name, lines, first } => {
+                write!(f, "{name} is still used in {}, first {first}.", counted(*lines, "line", "lines"))
+            }
             Self::Written(lines) => write!(
                 f,
                 "The slot or place of this name is written in {}; call code-find-references to list them.",

@@ -167,3 +167,27 @@ fn structure(session: &Session, root: &Path) {
     assert!(call(session, "check-structure", json!({})).is_err());
     assert!(call(session, "check-structure", json!({ "path": "link.lisp" })).is_err());
 }
+
+#[test]
+fn deletion_reports_remaining_uses() {
+    own_process!();
+    let root = Folder::new("remaining-uses");
+    fs::write(
+        root.join("left.asd"),
+        "(defsystem \"left\" :serial t :components ((:file \"a\") (:file \"b\")))",
+    )
+    .unwrap();
+    let text = "(defpackage :left (:use :cl) (:export #:rate))\n(in-package :left)\n\
+        (defun rate (x) (if (plusp x) (rate (1- x)) x))\n(defun total (x) (rate x))\n";
+    fs::write(root.join("a.lisp"), text).unwrap();
+    fs::write(root.join("b.lisp"), "(in-package :left)\n(defun two () (list (rate 1)\n  #'rate))\n").unwrap();
+    let bank = project(&root, &root.join("cache"));
+    load(&bank, "left");
+    let delete = |definition: &str| {
+        let request = EditRequest::new("a.lisp", definition, EditOperation::Delete, "");
+        let answer = bank.run(&request, &Control::default()).unwrap();
+        answer.cautions.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(delete("total"), [""; 0]);
+    assert_eq!(delete("rate"), ["left:rate is still used in 2 lines, first b.lisp:2."]);
+}

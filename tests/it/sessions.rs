@@ -49,6 +49,7 @@ sessions! {
     failures_report_name_and_place
     files_compiled_by_programs_are_indexed
     names_in_text_are_never_unused
+    names_looked_up_are_not_unused
     object_parts_have_paths
     outline_impact_and_graph_match_project
     reload_redefines_constants_and_structures

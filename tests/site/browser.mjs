@@ -132,7 +132,7 @@ await question("who calls this and why", async () => {
 });
 await question("what can I delete", async () => {
   await click("nav a", "Unused");
-  assert.match(await text(), /Can be deleted \d+\s+shop:empty-cart/);
+  assert.match(await text(), /Nothing uses these \d+\s+shop:empty-cart/);
 });
 await question("what does this macro make", async () => {
   await search("with-disc");

@@ -1,5 +1,5 @@
 //! Implements edit-definition, which replaces, deletes or inserts one top-level form in a file. It
-//! needs no Lisp, and compiles and loads nothing.
+//! compiles and loads nothing.
 
 mod run;
 pub(crate) mod tool;
@@ -12,7 +12,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::unified::unified;
+use crate::actions::uses::outline::definitions_in;
+use crate::actions::uses::use_counts::UseLines;
 use crate::answer::lookup::find_package;
+use crate::handle::context::QueryContext;
 use crate::workspace::journal::EditPurpose;
 use crate::workspace::replacement::Replacement;
 use crate::workspace::write::FileError;
@@ -21,6 +24,7 @@ pub use steelbank_reader::edit::EditAction as EditOperation;
 use steelbank_reader::edit::{self, DefinitionForm};
 use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Dialect, Features, LispText, Marker};
+use steelbank_text::DefinitionKind;
 use steelbank_xref::{Access, Index};
 
 /// An edit of one definition in a file.
@@ -112,10 +116,10 @@ impl From<FileError> for EditError {
 /// several match; the text is not exactly one form that can be read in the definition's package; or
 /// the file's version is not the one that the request names.
 pub(crate) fn edit_definition(
-    index: &Index,
-    project: &Project,
+    context: &QueryContext<'_>,
     request: &EditRequest,
 ) -> Result<EditAnswer, EditError> {
+    let (index, project) = (&context.index, context.project);
     let path = write::project_file(project.project_root()?, &request.path)?;
     let edits = project.edits().map_err(EditError::Refused)?;
     let shown = project.shown(&path);
@@ -131,8 +135,18 @@ pub(crate) fn edit_definition(
     }
     let definition = only_definition(&old, &shown, &request.definition)?;
     let mut cautions = Vec::new();
-    if request.operation != EditOperation::Delete {
-        check_symbols(index, project, &path, definition.package.as_deref(), &request.text, &mut cautions)?;
+    match request.operation {
+        EditOperation::Delete => cautions.extend(remaining_uses(context, &path, &old, &definition)),
+        _ => {
+            check_symbols(
+                index,
+                project,
+                &path,
+                definition.package.as_deref(),
+                &request.text,
+                &mut cautions,
+            )?;
+        }
     }
     let edit = edit::edit(&old, &definition, request.operation, &request.text).map_err(EditError::Refused)?;
     let text = write::encoded(&edit.text, &old).map_err(EditError::Refused)?;
@@ -152,6 +166,32 @@ pub(crate) fn edit_definition(
         diff,
         version: version(&file.new),
         cautions,
+    })
+}
+
+/// Returns a caution if code outside the form uses what it defines. Methods have no uses of their
+/// own.
+fn remaining_uses(
+    context: &QueryContext<'_>,
+    path: &Path,
+    text: &[u8],
+    form: &DefinitionForm,
+) -> Option<Caution> {
+    let lines = LineIndex::new(text);
+    let (first, last) = (lines.line(form.span.start), lines.line(form.span.end.saturating_sub(1)));
+    let (definitions, _) = definitions_in(context, path).ok()?;
+    let known = definitions.iter().find(|known| (first..=last).contains(&known.definition.place.line))?;
+    let symbol = known.full_name().filter(|_| known.definition.kind != DefinitionKind::Method)?;
+    let mut uses = UseLines::new(context).lines(&symbol);
+    let is_inside = |place: &Location| {
+        place.file == known.path && place.line.is_some_and(|line| (first..=last).contains(&line))
+    };
+    // A use without a line is no longer in the text.
+    uses.retain(|line| !line.is_declaration && line.place.line.is_some() && !is_inside(&line.place));
+    Some(Caution::RemainingUses {
+        name: known.name(&context.index).to_string(),
+        lines: uses.len(),
+        first: uses.first()?.place.clone().whole_line(),
     })
 }
 

@@ -63,10 +63,8 @@ impl Question for CodeFindReferencesRequest {
     }
 }
 
-/// Finds the uses of a symbol for another answer, without the caution about vendored files.
-///
-/// # Errors
-/// The symbol or package does not exist, or `project_only` is set and there is no project.
+/// Finds the uses of a symbol for the answer to another request, without the caution about vendored
+/// files.
 pub(crate) fn code_find_references(
     context: &QueryContext<'_>,
     request: &CodeFindReferencesRequest,
@@ -74,7 +72,7 @@ pub(crate) fn code_find_references(
     with_search(context, request, |search, index, looked_up_in| search.answer(request, index, looked_up_in).0)
 }
 
-/// One use of a symbol, with its line.
+/// One use of a symbol, with the text of its line.
 pub(crate) struct SingleUse {
     pub(crate) found: UseOnLine,
     /// The text of the line, if it can be read.
@@ -193,8 +191,8 @@ fn search<'a>(
     search
 }
 
-/// Returns the version under which a file's uses are listed: its real path, if it was loaded under
-/// that path too.
+/// Returns the version of a file under which its uses are listed: the real path if the same version
+/// was loaded under that path, too; otherwise the given one.
 fn listed_version(project: &Project, now: &TreeView, version: FileVersion) -> FileVersion {
     let FileVersion { path, write_date } = version;
     let real = project.is_link_at(now, &path).then(|| path.canonicalize().ok()).flatten();
@@ -235,14 +233,14 @@ pub(crate) fn found(index: &Index, project: &Project, lookup: &Lookup) -> Result
     })
 }
 
-/// The namespaces in which a symbol is used. They decide how an occurrence without a record is
-/// classified.
+/// The namespaces that a symbol is defined or used in. They determine how an occurrence without a
+/// record is classified.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SymbolNamespaces {
     pub(crate) function: bool,
     pub(super) macro_: bool,
     pub(super) variable: bool,
-    /// Whether a local variable or function has the same name in any file.
+    /// Whether the symbol is the name of a local variable or function in any file that was read.
     pub(super) shadowed: bool,
 }
 
@@ -293,7 +291,7 @@ pub(crate) struct UseOnLine {
     pub(crate) caller: Option<String>,
     via: Option<String>,
     origin: Option<ExpansionOrigin>,
-    /// Whether the use is of F or of `(SETF F)`, if the request is for both.
+    /// Whether F, `(SETF F)` or both are used.
     pub(crate) called: SetfUse,
     /// Whether the compiler recorded the use. Otherwise only the text shows it.
     pub(crate) recorded: bool,
@@ -354,7 +352,7 @@ struct OccurrenceCounts {
     left_out: BTreeSet<String>,
     /// Loaded files that cannot be read.
     unreadable: BTreeSet<String>,
-    /// Loaded files whose sidecar is incomplete or cannot be read.
+    /// Loaded files with an incomplete or unreadable sidecar.
     incomplete: BTreeSet<String>,
 }
 
@@ -404,8 +402,9 @@ impl UseSearch<'_> {
         (CodeFindReferencesAnswer { looked_up_in, ..self.build(request, text) }, vendored)
     }
 
-    /// Reads a file and finds the symbol's occurrences in it. Returns `None`, after adding the
-    /// records without a line, if the file has no readable text of the loaded version.
+    /// Reads a file and finds the symbol's occurrences in it. Returns `None` for SBCL's own files,
+    /// for versions that a later load replaced, and for unreadable files. Their records are added
+    /// here: in SBCL's files with the line if it is known, otherwise without a line.
     fn read(
         &mut self,
         (FileVersion { path, write_date: date }, records): (FileVersion, Vec<RecordedUse>),
@@ -477,7 +476,8 @@ impl UseSearch<'_> {
                 }
             } else if !occurrence.local && !claimed.contains(&occurrence.range) {
                 match occurrence.role {
-                    // A parameter of a generic function.
+                    // A parameter of a generic function, or a local variable in code that the
+                    // compiler dropped.
                     SyntaxRole::Binding => self.counts.locals += 1,
                     SyntaxRole::LoopKeyword => self.counts.loop_words += 1,
                     _ => (),
@@ -523,8 +523,9 @@ impl UseSearch<'_> {
                     let sought = self.uses.sought();
                     let parts = file.name_parts_in(form, number, &sought.name);
                     let means = |package: &str| self.uses.means(package);
-                    // The macro generates the name unless the name occurs in the same form: a local
-                    // macro's template may contain it.
+                    // No template with the name was found. An operator of a locked package passes
+                    // the name on from its form. Another macro builds the name from parts, unless
+                    // the name occurs in the same form: a local macro's template may contain it.
                     let generated = || {
                         let here = file.occurrences(sought, &means).iter().any(|found| found.form == form);
                         match PackageOwner::of(&expander.package).is_locked() {
@@ -588,15 +589,15 @@ impl UseSearch<'_> {
         line.found.insert(found);
     }
 
-    /// Whether the symbol's home package belongs to the user.
+    /// Whether the symbol has a home package and this package is not locked.
     fn of_project(&self) -> bool {
         let package = self.uses.sought().package.as_str();
         !package.is_empty() && !PackageOwner::of(package).is_locked()
     }
 
     fn build(mut self, request: &CodeFindReferencesRequest, mut text: TextUses) -> CodeFindReferencesAnswer {
-        // Drops unloaded matches on lines that already have an entry, except those that a feature
-        // expression excludes.
+        // Drops unloaded matches on lines that already have an entry. Tokens that a feature
+        // expression excludes are dropped only if the entry has a use at their column.
         text.lines.retain_mut(|TextUse { place, tokens, state, .. }| {
             if let Some(line) = self.lines.get(&(place.file.clone(), place.line, None)) {
                 let known =
@@ -651,8 +652,8 @@ impl UsesOnLine {
         self.found.iter().any(UseOnLine::is_written)
     }
 
-    /// Lists the places of the uses with this evidence, one for each column, without columns that
-    /// have a stronger evidence.
+    /// Lists the places of the uses with this evidence, one for each column. Columns that also have
+    /// a use with stronger evidence are omitted.
     fn tokens(&self, evidence: Evidence) -> Vec<Location> {
         let surer = |at: &Location| {
             self.found.iter().any(|found| found.evidence < evidence && found.place.column == at.column)
@@ -664,8 +665,8 @@ impl UsesOnLine {
         places
     }
 
-    /// Merges the uses of this line into one entry. The use with the strongest evidence comes
-    /// first, then the leftmost.
+    /// Merges the uses of this line into one entry. The entry describes the use with the strongest
+    /// evidence; of several such uses, the leftmost.
     fn reference(self, index: &Index) -> Option<CodeReference> {
         let (tokens, approximate) = (self.tokens(Evidence::Exact), self.tokens(Evidence::Approximate));
         let surest = self.found.first()?.evidence;
@@ -682,7 +683,7 @@ impl UsesOnLine {
         });
         let uses = uses.collect();
         let first = self.found.into_iter().next()?;
-        // A column that repeats the entry's place is omitted.
+        // The columns are omitted if the entry's place is the only one.
         let others = |places: &[Location]| {
             let columns = columns(places);
             if columns.iter().eq(first.place.column.iter()) { Vec::new() } else { columns }
@@ -713,24 +714,25 @@ impl UsesOnLine {
     }
 }
 
-/// Whether the form defines another function than the recorded one, for example after reading with
-/// other features.
+/// Whether the form defines another function than the recorded caller, for example after reading
+/// with other features.
 pub(super) fn is_of_another(file: &PositionedFile, recorded: &RecordedUse) -> bool {
     let caller = recorded.caller.as_deref().filter(|caller| !caller.starts_with('(') && !recorded.toplevel);
     let defined = recorded.form.and_then(|form| Some((form, file.function_defined(form)?)));
     let (Some(Ok(caller)), Some((form, defined))) = (caller.map(Designator::parse), defined) else {
         return false;
     };
-    // The function may be defined inside another.
+    // The caller may be defined inside another function of the form.
     caller.name != defined && file.symbols_in(form).iter().all(|symbol| symbol.name != caller.name)
 }
 
-/// Formats the operator of a placement with evidence `via`.
+/// Returns the lower-case name of the operator that expands into a placed use, if there is one.
 pub(crate) fn shown_expander(placement: &Placement) -> Option<String> {
     placement.expander.as_ref().map(|expander| expander.name.to_lowercase())
 }
 
-/// Splits an unrecorded reference to a variable by its access: read, write, or both.
+/// Turns an unrecorded reference to a variable into a read, a write or both, by its access. Other
+/// kinds of use remain unchanged.
 fn by_access(use_type: UseType, access: PlaceAccess) -> impl Iterator<Item = UseType> {
     let (first, second) = match (use_type, access) {
         (UseType::Reference, PlaceAccess::Write) => (UseType::Set, None),
@@ -752,14 +754,15 @@ pub(super) fn use_type(kind: Kind) -> UseType {
 }
 
 /// Classifies an occurrence without a compiler record, and returns whether the class is certain.
-/// Returns `None` for definitions and for local variables and functions of the same name.
+/// Returns `None` for definitions, for LOOP keywords, and for local variables, functions and blocks
+/// of the same name.
 pub(super) fn classify_occurrence(
     occurrence: &Occurrence,
     facts: SymbolNamespaces,
 ) -> Option<(UseType, bool)> {
     let sure = |use_type| Some((use_type, true));
-    // In a template, a local function stays local. A local variable may become a global one: the
-    // macro decides.
+    // In a template, the name of a local function means that function. The name of a local variable
+    // may mean the global variable in the macro's expansion.
     let bound_in_template = occurrence.bound && !occurrence.variable;
     match occurrence.role {
         SyntaxRole::Definition | SyntaxRole::Structure | SyntaxRole::LoopKeyword => None,

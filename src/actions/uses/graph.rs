@@ -118,7 +118,7 @@ impl Target {
     /// it by name.
     pub(crate) fn defined(known: &DefinitionInFile) -> Option<Self> {
         let definition = &known.definition;
-        let home = known.home.as_deref().filter(|_| !known.names_standard())?;
+        let symbol = known.full_name().filter(|_| !known.names_standard())?;
         let role = match definition.kind {
             DefinitionKind::Setf => FunctionRole::Setf,
             _ if definition.setf => FunctionRole::Setf,
@@ -129,7 +129,7 @@ impl Target {
             | DefinitionKind::CompilerMacro => FunctionRole::Function,
             _ => FunctionRole::Any,
         };
-        Some(Self { symbol: SymbolName::new(home, &*definition.name), role })
+        Some(Self { symbol, role })
     }
 }
 

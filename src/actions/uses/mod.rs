@@ -16,6 +16,7 @@
 
 pub mod call_graph;
 pub mod code_find_references;
+pub(crate) mod computed;
 pub(crate) mod enclosing;
 pub(crate) mod graph;
 pub mod impact;

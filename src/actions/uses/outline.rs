@@ -22,10 +22,13 @@ use steelbank_tree::{belonging, defines_systems, is_lisp_by_name, nested};
 use steelbank_xref::{Access, Index, SymbolName};
 
 use super::code_find_references::UseType;
+use super::computed::all_computed_names;
 use super::enclosing::innermost;
 use super::memo::last_answer;
+use super::symbol_uses::SymbolUses;
 use super::unloaded::{TextUse, text_uses};
 use super::use_counts::{UseLine, UseLines, is_test_path};
+use crate::answer::designator::FunctionName;
 use crate::answer::location::{Location, as_text};
 use crate::answer::lookup::find_package;
 use crate::answer::package_owner::PackageOwner;
@@ -193,6 +196,11 @@ impl DefinitionInFile {
         }
     }
 
+    /// Returns the symbol that it defines. Returns `None` if the symbol has no known home.
+    pub(crate) fn full_name(&self) -> Option<SymbolName> {
+        Some(SymbolName::new(self.home.as_deref()?, &*self.definition.name))
+    }
+
     /// Returns the canonical name, or the literal that stands for a name.
     pub(crate) fn canonical(&self) -> String {
         if let Some(literal) = &self.definition.literal {
@@ -300,8 +308,7 @@ impl Question for OutlineRequest {
                     definition.kind,
                     DefinitionKind::Package | DefinitionKind::System | DefinitionKind::Test
                 );
-            let symbol = known.home.as_ref().filter(|_| counts);
-            let symbol = symbol.map(|home| SymbolName::new(&**home, &*definition.name));
+            let symbol = known.full_name().filter(|_| counts);
             let lines = symbol.as_ref().map(|symbol| {
                 let ask = || Rc::<[UseLine]>::from(use_lines.lines(symbol));
                 match definition.kind {
@@ -531,7 +538,42 @@ fn reach(
             reasons.push(format!("named in {place}, which is not loaded"));
         }
     }
+    reasons.extend(named_elsewhere(context, known));
     Ok(Some(reasons))
+}
+
+/// Lists how text that is not Lisp names the definition, and how code may look it up by its name.
+fn named_elsewhere(context: &QueryContext<'_>, known: &DefinitionInFile) -> Vec<String> {
+    let (index, project, name) = (&context.index, context.project, &known.definition.name);
+    let home = known.home.as_deref().and_then(|home| index.find_package(home, None));
+    let Some((symbol, _)) = home.and_then(|home| index.find_symbol(name, home)) else { return Vec::new() };
+    let view = project.tree_view();
+    let words = SymbolUses::new(index, symbol, FunctionName::Plain).words(project, &view).unwrap_or_default();
+    let words: Vec<Location> = words
+        .into_iter()
+        .map(|word| Location::new(word.path.display().to_string()).at(word.at).whole_line())
+        .collect();
+    let computed = all_computed_names(context, &view);
+    let computed: Vec<Location> = computed
+        .iter()
+        .filter(|found| {
+            let package = found.package.as_deref().and_then(|package| index.find_package(package, None));
+            !found.in_macro && package.is_some() && package == home && found.may_make(name)
+        })
+        .map(|found| found.place.clone())
+        .collect();
+    let reason = |how: &str, places: &[Location]| {
+        let first = places.first()?;
+        let more = match places.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {}", counted(more, "other place", "other places")),
+        };
+        Some(format!("{how} {first}{more}"))
+    };
+    [reason("named in", &words), reason("may be looked up by name in", &computed)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Whether another form uses a function that DEFSTRUCT generated for `known`.
@@ -555,8 +597,7 @@ fn is_structure_used(context: &QueryContext<'_>, use_lines: &UseLines<'_>, known
 /// Lists the lines outside the definition that name it in text that is not loaded or that a feature
 /// expression excludes, or in strings that code interns.
 fn unloaded_uses(context: &QueryContext<'_>, known: &DefinitionInFile) -> Vec<TextUse> {
-    let Some(home) = known.home.as_deref() else { return Vec::new() };
-    let (project, symbol) = (context.project, SymbolName::new(home, &*known.definition.name));
+    let (project, Some(symbol)) = (context.project, known.full_name()) else { return Vec::new() };
     let mut uses = text_uses(&context.index, project, &project.tree_view(), &symbol, false);
     uses.lines.retain(|line| !known.has(&line.place));
     uses.lines

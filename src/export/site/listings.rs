@@ -290,7 +290,7 @@ impl Site<'_> {
                 .iter()
                 .filter(|test| self.home(**test).is_some_and(|home| system.files.contains(&home.file)));
             let tests: Vec<String> = tests.map(|test| self.link(*test, Here::Folder, None)).collect();
-            for (title, links) in [("Packages", packages), ("Tests", tests), ("Can be deleted", unused)] {
+            for (title, links) in [("Packages", packages), ("Tests", tests), ("Nothing uses these", unused)] {
                 if !links.is_empty() {
                     let count = links.len();
                     page.add(format_args!("<h2>{title} <small>{count}</small></h2><p>{}", links.join(", ")));
@@ -338,11 +338,11 @@ impl Site<'_> {
         let mut page = Html::page(&self.name, "Unused", Here::Root);
         page.add(
             "<main><h1>Unused definitions</h1><p class=about>Definitions that no other definition of the project uses, \
-             except tests. The first ones can be deleted. The others list how they might still be reached.",
+             except tests. Nothing in the project names the first ones. The others list how they might still be reached.",
         );
         let (sure, perhaps): (Vec<_>, Vec<_>) =
             self.unused.definitions.iter().partition(|found| found.reached_by.is_empty());
-        for (title, all) in [("Can be deleted", sure), ("Not used, but may be reached", perhaps)] {
+        for (title, all) in [("Nothing uses these", sure), ("Not used, but may be reached", perhaps)] {
             page.add(format_args!("<section><h2>{title} <small>{}</small></h2><table>", all.len()));
             for found in all {
                 let Some(&file) = self.numbers.get(&found.place.file) else { continue };

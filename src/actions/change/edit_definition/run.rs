@@ -16,7 +16,7 @@ impl Action for EditRequest {
     /// Edits one definition in a project file. Compiles and loads nothing. If the edit is refused,
     /// no file has changed, and [`Error::request`] returns the [`EditError`].
     fn run(&self, bank: &Steelbank, _: &Control) -> Result<EditAnswer, Error> {
-        Ok(edit_definition(&bank.index(), bank.project(), self)?)
+        Ok(edit_definition(&bank.context(), self)?)
     }
 }
 

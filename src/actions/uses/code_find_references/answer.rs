@@ -16,7 +16,8 @@ use steelbank_xref::Kind;
 pub struct CodeFindReferencesRequest {
     /// The symbol, in any case: my-func, pkg:name, pkg::name, |Mixed Case|, (setf name).
     pub symbol: String,
-    // Without a package, the only user package that has the name is used.
+    // Without a package, the name is looked up in CL-USER, then in the only user package that has
+    // it.
     /// Package name (defaults to CL-USER).
     #[serde(default)]
     #[schemars(extend("default" = DEFAULT_PACKAGE))]
@@ -173,8 +174,9 @@ pub struct CodeReference {
     /// that contains the symbol. A rename there changes this use.
     #[serde(skip)]
     pub via_template: Option<Location>,
-    /// For evidence `via`: the operator builds the symbol from these names in the form, or without
-    /// any. A rename of the symbol does not change this use.
+    /// For evidence `via`: the names in the form from which the operator builds the symbol; empty
+    /// if it uses none. A rename of the symbol does not change this use. `None`: the symbol is not
+    /// built.
     #[serde(skip)]
     pub via_name_parts: Option<Vec<String>>,
     /// The file has changed since it was loaded, so that lines may have moved.
@@ -219,7 +221,7 @@ pub struct CodeFindReferencesAnswer {
     /// A system is loading; the answer may be incomplete.
     #[serde(skip)]
     pub loading: bool,
-    /// The package in which the name was looked up, if the request did not give one.
+    /// The package that the name was looked up in, if the request did not give a package.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// Risks of a rename beyond the entries, such as derived names and uses that macros generate.

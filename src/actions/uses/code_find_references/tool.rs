@@ -1,4 +1,4 @@
-//! The tool code-find-references: lists the uses of a symbol of the loaded project, line by line.
+//! The tool code-find-references: lists the lines that use a symbol.
 
 use crate::engine::Control;
 use schemars::JsonSchema;

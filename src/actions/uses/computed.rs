@@ -1,0 +1,297 @@
+//! Finds code that generates names from strings at run time, such as `(intern (format nil "~A-~A"
+//! name '#:kind))`. The names are unknown until the code runs, but the constant parts show which
+//! names are possible. A load reveals the names that macros generate.
+
+use std::sync::Arc;
+
+use steelbank_reader::operators::{look_ups, looks_up};
+use steelbank_reader::{
+    Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Token, TokenKind, upcase,
+};
+
+use crate::answer::Location;
+use crate::handle::context::QueryContext;
+use crate::workspace::{Project, ProjectText, TextFilter, TreeView, UnloadedText};
+
+/// Operators that intern a symbol from strings, in addition to those in the reader's table of
+/// operators.
+const INTERNING_OPERATORS: [&str; 4] = ["SYMBOLICATE", "FORMAT-SYMBOL", "CONCAT-SYMBOL", "MAKE-KEYWORD"];
+
+/// A call that interns a computed name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ComputedName {
+    pub(crate) place: Location,
+    template: Vec<NamePart>,
+    /// The package in which the call looks the name up, if it is a constant.
+    pub(crate) package: Option<String>,
+    /// Whether the call runs at macro expansion. If so, a load reveals its names.
+    pub(crate) in_macro: bool,
+    /// Whether it interns keywords.
+    pub(crate) keyword: bool,
+}
+
+/// A part of a computed name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum NamePart {
+    /// Constant text, upcased.
+    Constant(String),
+    /// Any text.
+    Open,
+}
+
+impl ComputedName {
+    /// Returns whether every name is possible, because no constant part has a letter or digit.
+    pub(crate) fn is_open(&self) -> bool {
+        let has_word = |part: &NamePart| match part {
+            NamePart::Constant(text) => text.contains(char::is_alphanumeric),
+            NamePart::Open => false,
+        };
+        !self.template.iter().any(has_word)
+    }
+
+    pub(crate) fn may_make(&self, name: &str) -> bool {
+        fits(&self.template, &name.chars().map(upcase).collect::<String>())
+    }
+}
+
+fn fits(template: &[NamePart], name: &str) -> bool {
+    match template {
+        [] => name.is_empty(),
+        [NamePart::Constant(text), rest @ ..] => {
+            name.strip_prefix(text.as_str()).is_some_and(|name| fits(rest, name))
+        }
+        [NamePart::Open, NamePart::Open, ..] => fits(&template[1..], name),
+        [NamePart::Open, rest @ ..] => {
+            name.char_indices().any(|(at, _)| fits(rest, &name[at..])) || fits(rest, "")
+        }
+    }
+}
+
+/// The computed names in the project's text, cached until that text changes.
+struct KnownComputedNames {
+    text: ProjectText,
+    names: Arc<Vec<ComputedName>>,
+}
+
+/// Returns the computed names in the project's text.
+pub(crate) fn all_computed_names(context: &QueryContext<'_>, view: &TreeView) -> Arc<Vec<ComputedName>> {
+    let project = context.project;
+    let text = project.text_now(view);
+    let known = |known: &KnownComputedNames| (known.text == text).then(|| Arc::clone(&known.names));
+    if let Some(names) = context.memo.get(known) {
+        return names;
+    }
+    let operators = INTERNING_OPERATORS.into_iter().chain(look_ups());
+    let mut files: Vec<_> = operators
+        .flat_map(|operator| project.named_at(view, operator, TextFilter::All, true).files)
+        .collect();
+    files.sort_by(|left, right| left.path.cmp(&right.path));
+    files.dedup_by(|left, right| left.path == right.path);
+    let texts = files.iter().filter_map(|file| project.read_named(file));
+    let names = Arc::new(texts.flat_map(|text| computed_names(project, &text)).collect::<Vec<_>>());
+    context.memo.put(KnownComputedNames { text, names: Arc::clone(&names) });
+    names
+}
+
+fn computed_names(project: &Project, file: &UnloadedText) -> Vec<ComputedName> {
+    let bytes = file.text.as_bytes();
+    let read = LispText::read(bytes, Dialect::CommonLisp, &Features::sbcl());
+    let templates = Templates { text: &read, bytes };
+    let shown = project.shown(&file.path);
+    let calls = (0..read.forms().len()).map(FormId::new).filter_map(|id| {
+        let (template, form) = (templates.of_call(id)?, read.form(id)?);
+        let package = templates.package_of_call(id);
+        let keyword =
+            |token: &Token| matches!(token.designated(bytes).as_deref(), Some("KEYWORD" | "MAKE-KEYWORD"));
+        Some(ComputedName {
+            place: Location::in_text(&shown, &file.lines, bytes, form.span).whole_line(),
+            template,
+            package,
+            in_macro: templates.is_in_macro(id),
+            keyword: read.tokens()[form.tokens()].iter().any(keyword),
+        })
+    });
+    calls.collect()
+}
+
+struct Templates<'a> {
+    text: &'a LispText,
+    bytes: &'a [u8],
+}
+
+impl Templates<'_> {
+    /// Returns the operator and arguments of a list.
+    fn call(&self, id: FormId) -> Option<(String, Vec<Datum>)> {
+        let form = self.text.form(id).filter(|form| form.kind == FormKind::List)?;
+        let head = self.text.head(form).filter(|head| head.kind == TokenKind::Symbol && head.active)?;
+        (head.marker != Marker::Keyword)
+            .then(|| (head.symbol(self.bytes).name.into_owned(), self.text.elements(id).skip(1).collect()))
+    }
+
+    /// Returns whether a form runs at macro expansion.
+    fn is_in_macro(&self, id: FormId) -> bool {
+        const MACROS: [&str; 3] = ["DEFMACRO", "DEFINE-COMPILER-MACRO", "MACROLET"];
+        let around = std::iter::successors(Some(id), |id| self.text.form(*id)?.parent);
+        around.filter_map(|id| self.call(id)).any(|(operator, _)| MACROS.contains(&operator.as_str()))
+    }
+
+    /// Returns the template of the name that a call interns. Returns `None` if it interns nothing
+    /// or a constant name.
+    fn of_call(&self, id: FormId) -> Option<Vec<NamePart>> {
+        let (operator, arguments) = self.call(id)?;
+        let template = match INTERNING_OPERATORS.contains(&operator.as_str()) {
+            true => self.of_form(id),
+            false => {
+                let at = (0..arguments.len()).find(|at| looks_up(&operator, *at))?;
+                self.of_datum(arguments[at])
+            }
+        };
+        template.contains(&NamePart::Open).then_some(template)
+    }
+
+    /// Returns the package that a call such as `(intern name :shop)` gives as a constant.
+    fn package_of_call(&self, id: FormId) -> Option<String> {
+        let (operator, arguments) = self.call(id)?;
+        let name = (0..arguments.len()).find(|at| looks_up(&operator, *at))?;
+        let mut package = *arguments.get(usize::from(name == 0))?;
+        if let Datum::Form(form) = package
+            && let Some((operator, arguments)) = self.call(form)
+            && operator == "FIND-PACKAGE"
+        {
+            package = *arguments.first()?;
+        }
+        match self.of_datum(package).as_slice() {
+            [NamePart::Constant(package)] => Some(package.clone()),
+            _ => None,
+        }
+    }
+
+    fn of_datum(&self, datum: Datum) -> Vec<NamePart> {
+        match datum {
+            Datum::Form(id) => self.of_form(id),
+            Datum::Token(at) => {
+                let token = self.text.tokens().get(at);
+                let constant = token.filter(|token| {
+                    token.kind != TokenKind::Symbol
+                        || token.marker == Marker::Keyword
+                        || token.marker == Marker::Uninterned
+                });
+                vec![
+                    constant
+                        .and_then(|token| token.designated(self.bytes))
+                        .map_or(NamePart::Open, constant_part),
+                ]
+            }
+        }
+    }
+
+    fn of_form(&self, id: FormId) -> Vec<NamePart> {
+        if self.text.form(id).is_some_and(|form| form.kind == FormKind::Quote) {
+            let quoted = match self.text.elements(id).next() {
+                Some(Datum::Token(at)) => self.text.tokens().get(at),
+                _ => None,
+            };
+            return vec![
+                quoted.and_then(|token| token.designated(self.bytes)).map_or(NamePart::Open, constant_part),
+            ];
+        }
+        let Some((operator, arguments)) = self.call(id) else { return vec![NamePart::Open] };
+        let all = |arguments: &[Datum]| arguments.iter().flat_map(|each| self.of_datum(*each)).collect();
+        let rest = arguments.get(1..).unwrap_or_default();
+        match operator.as_str() {
+            "SYMBOLICATE" | "CONCAT-SYMBOL" | "STRCAT" | "CAT" => all(&arguments),
+            "CONCATENATE" => all(rest),
+            "FORMAT" | "FORMAT-SYMBOL" => self.of_format(rest),
+            "STRING" | "STRING-UPCASE" | "STRING-DOWNCASE" | "SYMBOL-NAME" | "PRINC-TO-STRING"
+            | "MAKE-KEYWORD" => {
+                arguments.first().map_or_else(|| vec![NamePart::Open], |first| self.of_datum(*first))
+            }
+            _ => vec![NamePart::Open],
+        }
+    }
+
+    /// Returns the template of a format control string with its arguments.
+    fn of_format(&self, arguments: &[Datum]) -> Vec<NamePart> {
+        let control = arguments.first().map(|control| self.of_datum(*control));
+        let Some([NamePart::Constant(control)]) = control.as_deref() else { return vec![NamePart::Open] };
+        let mut rest = arguments.iter().skip(1);
+        let (mut parts, mut text) = (Vec::new(), String::new());
+        let mut characters = control.chars();
+        while let Some(character) = characters.next() {
+            if character != '~' {
+                text.push(character);
+                continue;
+            }
+            let directive = characters.find(|next| !next.is_ascii_digit() && !":@,'#V".contains(*next));
+            let part = match directive {
+                // Ignore case conversion, because names are compared upcased.
+                Some('(' | ')') => continue,
+                Some('A' | 'S' | 'D') => {
+                    rest.next().map_or_else(|| vec![NamePart::Open], |each| self.of_datum(*each))
+                }
+                _ => vec![NamePart::Open],
+            };
+            parts.push(NamePart::Constant(std::mem::take(&mut text)));
+            parts.extend(part);
+        }
+        parts.push(NamePart::Constant(text));
+        parts
+    }
+}
+
+fn constant_part(text: String) -> NamePart {
+    NamePart::Constant(text.chars().map(upcase).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn template_matches_possible_names() {
+        let check = |text: &str, name: &str, expected: Option<bool>| {
+            let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+            let templates = Templates { text: &read, bytes: text.as_bytes() };
+            let found = templates.of_call(read.toplevel()[0].form.unwrap());
+            let found = found.map(|template| ComputedName {
+                place: Location::default(),
+                template,
+                package: None,
+                in_macro: false,
+                keyword: false,
+            });
+            let found = found.map(|found| !found.is_open() && found.may_make(name));
+            assert_eq!(found, expected, "{text}");
+        };
+        let kind = r#"(intern (format nil "~:@(~A~)-~A" name '#:kind) (intern (format nil "fm.~A" name)))"#;
+        check(kind, "LIST-KIND", Some(true));
+        check(kind, "LIST-SORT", Some(false));
+        check(r#"(find-symbol (format nil "READ-~A" l) :fm)"#, "READ-B", Some(true));
+        check(r#"(find-symbol (format nil "READ-~A" l) :fm)"#, "UNREAD-B", Some(false));
+        check(r#"(intern (concatenate 'string "make-" (string name)))"#, "MAKE-IT", Some(true));
+        check(r#"(alexandria:symbolicate 'make- name)"#, "MAKE-IT", Some(true));
+        check(r#"(alexandria:symbolicate name '-p)"#, "MAKE-IT", Some(false));
+        check(r#"(uiop:symbol-call :fm (format nil "~A-P" x) 1)"#, "IT-P", Some(true));
+        check(r#"(alexandria:format-symbol t "%~A" x)"#, "%IT", Some(false));
+        check("(intern name)", "IT", Some(false));
+        check(r#"(make-keyword (format nil "~A-P" x))"#, "IT-P", Some(true));
+        check(r#"(find-symbol "IT" :fm)"#, "IT", None);
+        check("(list name)", "IT", None);
+    }
+
+    #[test]
+    fn constant_package_of_a_call_is_found() {
+        let check = |text: &str, expected: Option<&str>| {
+            let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+            let templates = Templates { text: &read, bytes: text.as_bytes() };
+            let found = templates.package_of_call(read.toplevel()[0].form.unwrap());
+            assert_eq!(found.as_deref(), expected, "{text}");
+        };
+        check("(intern (string-upcase name) :shop)", Some("SHOP"));
+        check("(find-symbol name '#:shop)", Some("SHOP"));
+        check("(find-symbol name (find-package \"SHOP\"))", Some("SHOP"));
+        check("(uiop:symbol-call :shop name)", Some("SHOP"));
+        check("(intern name package)", None);
+        check("(intern name)", None);
+    }
+}
