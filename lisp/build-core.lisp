@@ -43,8 +43,8 @@
 
 (require "asdf")
 
-;; Ignore this machine's configuration: ASDF would replace SBCL's ASDF by a newer one from its
-;; registry.
+;; Ignore this machine's configuration. With it, ASDF would replace SBCL's ASDF by a newer version
+;; from the configured registry.
 (asdf:initialize-source-registry '(:source-registry :ignore-inherited-configuration))
 (asdf:initialize-output-translations
  '(:output-translations :disable-cache :ignore-inherited-configuration))
@@ -58,7 +58,7 @@
 
 (defun load-lisp-half ()
   "Compile and load the components of system steelbank, in the system's order."
-  ;; A warning ends the build.
+  ;; Any warning except a style warning ends the build.
   (let ((folder (make-pathname :name nil :type nil :defaults *load-truename*)))
     (asdf:load-asd (merge-pathnames "steelbank.asd" folder))
     (with-compilation-unit ()
@@ -120,18 +120,19 @@
 (setf asdf:*system-definition-search-functions*
       (append asdf:*system-definition-search-functions* '(steelbank::find-contrib-system)))
 
-;; Clear the settings of the build machine and those made above, which must not affect the target
-;; machine.
+;; Clear the settings of the build machine and the settings made above, which must not affect the
+;; target machine.
 (asdf:clear-configuration)
 (setf asdf/source-registry:*source-registry-parameter* nil
       asdf/output-translations:*output-translations-parameter* nil)
 (setf sb-ext:*evaluator-mode* :compile)
 
-;; Compile ASDF's and our constructors now; otherwise each process compiles those that it calls.
+;; Compile ASDF's and our constructors now; otherwise each process compiles the constructors that it
+;; calls.
 (steelbank::compile-constructors)
 
 (defparameter *save* (fdefinition 'sb-ext:save-lisp-and-die)
-  "The function that saves a core. Calls by its name will be refused, like every exit.")
+  "The function that saves a core. Calls of SAVE-LISP-AND-DIE will be refused, like every exit.")
 
 (defun save-with-index ()
   "Export the cross references, and save the core without the builder."

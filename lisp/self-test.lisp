@@ -66,7 +66,7 @@
             count least)))
 
 (defun check-form-numbers ()
-  "Check that three calls at three positions have three form numbers, and the correct ones."
+  "Check that three calls at three positions are recorded with the three expected form numbers."
   (let ((expected (calls-in-form (sb-di:form-number-translations *form* 0)))
         (recorded (recorded-calls)))
     (report (and (= 3 (length expected)) (equal expected recorded))
@@ -146,7 +146,7 @@
                    size places expected)))))))
 
 (defun check-used-internals ()
-  "Check that SBCL's internals are as the Lisp half expects, and report those that are not."
+  "Check that SBCL's internals are as the Lisp half expects, and report those that differ."
   (handler-bind ((warning #'muffle-warning))
     (dolist (file '("package.lisp" "internals/table.lisp"))
       (load (merge-pathnames file *load-truename*))))

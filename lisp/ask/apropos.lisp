@@ -57,13 +57,13 @@
             "sources" (principal-sources symbol (first kinds)))))
 
 (defun wanted-kinds (text)
-  "Return the kinds in TEXT, separated by commas, or NIL for all."
+  "Split TEXT, kinds separated by commas, into a list. Return NIL, for all kinds, if it is empty."
   (and (given text) (uiop:split-string text :separator ",")))
 
 (define-question "apropos" (kinds offset limit &rest names)
   "Return summaries of the symbols NAMES that name something of KINDS, at most LIMIT of them."
-  ;; NAMES alternates package names and symbol names. Skip the first OFFSET of these symbols, and
-  ;; also return their total number.
+  ;; NAMES alternates package names and symbol names. Skip the first OFFSET symbols that match
+  ;; KINDS, and also return the total number of symbols that match.
   (let ((wanted (wanted-kinds kinds))
         (offset (parse-integer offset))
         (limit (parse-integer limit))

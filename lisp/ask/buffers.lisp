@@ -1,6 +1,6 @@
-;;;; Tracks text that a user compiled from an editor's buffer through Swank or Slynk. Both store the
-;;;; text and its position in the properties of the compilation unit. SBCL records the buffer's
-;;;; file, and counts forms from the start of the text.
+;;;; Tracks text that a user compiled from an editor's buffer through Swank or Slynk. Both pass
+;;;; the text and its position to SBCL as properties of the compilation unit. SBCL records the
+;;;; buffer's file as the source, but counts forms from the start of the text.
 
 (in-package :steelbank)
 
@@ -9,7 +9,7 @@
   "The smallest number that identifies a text from a buffer in place of a file's write date.")
 
 (sb-ext:define-load-time-global *buffer-texts* '()
-  "Texts from buffers that answers have reported, newest first: lists of file, position, text.")
+  "Texts that VERSION-OR-TEXT has numbered, newest first: lists of file, position, text.")
 
 (sb-ext:define-load-time-global *buffer-lock* (sb-thread:make-mutex :name "texts from buffers")
   "Protects *BUFFER-TEXTS*.")
@@ -39,7 +39,7 @@
       created))
 
 (defun buffer-texts-json (known)
-  "Return the texts from buffers, except the first KNOWN, as JSON objects."
+  "Return the texts from buffers, oldest first, except the KNOWN oldest ones, as JSON objects."
   (let ((texts (reverse *buffer-texts*)))
     (loop for (file position text) in (nthcdr known texts)
           for version from (+ +first-text-version+ known)

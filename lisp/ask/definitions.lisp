@@ -30,7 +30,7 @@
               collect (definition-json :method (method-name method) (list json))))))
 
 (defun definitions-json (symbol)
-  "Return the definitions of SYMBOL and of (SETF SYMBOL) in known files, as JSON objects."
+  "Return the definitions of SYMBOL and (SETF SYMBOL) in recorded files, as JSON objects."
   (check-type symbol symbol)
   (append
    (loop for kind in *definition-kinds*

@@ -1,5 +1,6 @@
-;;;; describe-symbol: returns every facet of one symbol. Only PRINT-VALUE runs user code
-;;;; (print-object methods).
+;;;; describe-symbol: returns every facet of one symbol. A facet is what the symbol names in one
+;;;; namespace, such as its function or class. Only methods on DOCUMENTATION and, in PRINT-VALUE,
+;;;; print-object methods run user code.
 
 (in-package :steelbank)
 
@@ -13,9 +14,9 @@
         (t "SYMBOL")))
 
 (defun lambda-list-text (lambda-list &optional (parts 500))
-  "Return LAMBDA-LIST, or another form, with its names as in the source."
-  ;; Omit package prefixes. An empty list is (). Defaults can be of any size, or circular, so print
-  ;; at most PARTS list elements.
+  "Return LAMBDA-LIST, or another form, as text without package prefixes."
+  ;; NIL is printed as NIL inside a list, and as () elsewhere. Defaults can be of any size, or
+  ;; circular, so print at most PARTS list elements.
   (labels ((text (form)
              (typecase form
                (null "()")
@@ -51,20 +52,20 @@
     (text lambda-list)))
 
 (defun form-text (form)
-  "Return the beginning of FORM, with names as in the source."
+  "Return FORM as text without package prefixes, truncated after 60 list elements."
   (if (null form) "NIL" (lambda-list-text form 60)))
 
 (defun source-object (name kind)
   "Return the definition sources of NAME as KIND, as a list of JSON objects, the best one first."
-  ;; KIND is one of sb-introspect's. An offset is SBCL's: the number of octets before the top-level
-  ;; form and the white space in front of it.
+  ;; KIND is a definition kind of sb-introspect. The octet offset in an object is SBCL's: the number
+  ;; of octets before the top-level form and before the white space in front of that form.
   (let ((sources (around-user-code (sb-introspect:find-definition-sources-by-name name kind))))
     (loop for source in sources
           for json = (definition-source-json source)
           when json collect json)))
 
 (defun definition-source-json (source)
-  "Return SOURCE, a definition source, as a JSON object, or NIL if it has no file."
+  "Return the definition source SOURCE as a JSON object, or NIL if it, or its buffer, has no file."
   (let* ((pathname (sb-introspect:definition-source-pathname source))
          (file (and pathname (source-file-text pathname)))
          (properties (sb-introspect:definition-source-plist source))
@@ -189,7 +190,7 @@
 
 (defun slot-json (slot owner inherited)
   "Return SLOT, a direct slot of the class OWNER, as a JSON object."
-  ;; INHERITED is true if the description is that of another class.
+  ;; INHERITED is true if the class that is being described is a subclass of OWNER.
   (let* ((description (and (typep owner 'structure-class)
                            (structure-description (class-name owner))))
          (structure-slot (and description
@@ -213,7 +214,7 @@
             "from" (and inherited (class-text owner)))))
 
 (defun superclasses (class)
-  "Return CLASS and its superclasses, most specific first, without those that all objects share."
+  "Return CLASS and its superclasses, most specific first, without base classes such as T."
   (let ((all '()))
     (labels ((visit (each)
                (unless (or (member each all)
@@ -229,7 +230,7 @@
     (nreverse all)))
 
 (defun slots-json (class)
-  "Return the slots of CLASS as JSON objects: direct slots first, then inherited ones."
+  "Return the slots of CLASS as JSON objects: direct slots, then inherited slots not redefined."
   (unless (typep class 'built-in-class)
     (let ((seen '()))
       (loop for owner in (superclasses class)
@@ -240,7 +241,7 @@
                         do (push name seen))))))
 
 (defun structure-json (name)
-  "Return the functions that DEFSTRUCT defined for NAME, as a JSON object."
+  "Return the constructors, predicate and copier of the structure NAME as a JSON object, or NIL."
   (let ((description (structure-description name)))
     (when description
       (object "constructors" (loop for (constructor) in (structure-constructors description)
@@ -251,7 +252,7 @@
                          (and copier (name-text copier)))))))
 
 (defun function-call-text (name)
-  "Return NAME with its lambda list, as a call."
+  "Return a call of the function NAME with its lambda list, or only NAME if that is unknown."
   (multiple-value-bind (lambda-list known) (known-lambda-list name)
     (cond ((not known) (name-text name))
           ((null lambda-list) (format nil "(~a)" (name-text name)))

@@ -1,5 +1,6 @@
-;;;; symbol-facts, package-owners: return facts about very many symbols at once, in a shorter form
-;;;; than describe-symbol.
+;;;; symbol-facts returns facts about very many symbols at once, in a shorter form than
+;;;; describe-symbol. package-owners returns the loaded systems, and which of them define given
+;;;; packages.
 
 (in-package :steelbank)
 
@@ -32,7 +33,7 @@
 
 (defun slot-facts (slot structure)
   "Return the facts about SLOT, a direct slot."
-  ;; STRUCTURE is the description of its structure, or NIL if it is not the slot of a structure.
+  ;; STRUCTURE is the description of the structure with SLOT, or NIL for a slot of another class.
   (let* ((part (and structure (structure-slot structure (sb-mop:slot-definition-name slot))))
          (type (sb-mop:slot-definition-type slot)))
     (object "name" (name-pair (sb-mop:slot-definition-name slot))
@@ -92,9 +93,9 @@
                   (if (member status '(:no-symbol :no-package)) :null (symbol-facts-json symbol)))))
 
 (define-question "package-owners" (&rest packages)
-  "Return the loaded systems with their versions."
-  ;; For each of PACKAGES that exists, also return its documentation and the system with the file
-  ;; that defines it, if known.
+  "Return the Lisp version, and the loaded systems with their versions and descriptions."
+  ;; For each of PACKAGES that exists, also return its documentation, used packages and nicknames,
+  ;; and the system with the file that defines it, if known.
   (let ((systems (make-hash-table :test 'equal)))
     (loop for (component . path) in (source-components)
           do (setf (gethash path systems) (asdf:component-name (asdf:component-system component))))

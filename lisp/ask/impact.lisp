@@ -39,7 +39,7 @@
     (asdf:cl-source-file (list component))))
 
 (defun registered-dependency (dependency)
-  "Return the registered system for DEPENDENCY, an entry of a system definition."
+  "Return the registered system for DEPENDENCY, an entry of a system's dependencies, or NIL."
   ;; ASDF's own lookup would reread a definition that has changed.
   (typecase dependency
     ((or string symbol) (asdf:registered-system (asdf:coerce-name dependency)))
@@ -61,7 +61,7 @@
     needed))
 
 (define-question "recompiled" (&rest paths)
-  "Return the files that are recompiled when the files PATHS change, including PATHS."
+  "Return the files of loaded systems that must be recompiled if PATHS change, including PATHS."
   (let* ((components (source-components))
          (changed (remove-if-not (lambda (entry) (member (cdr entry) paths :test #'string=))
                                  components))

@@ -34,7 +34,9 @@
 (defvar *plain-pprint-dispatch* (copy-pprint-dispatch nil)
   "A copy of the standard dispatch table that user code cannot change.")
 
-;;; Every symbol is printed with its home package and two colons, in standard syntax.
+;;; Symbols are printed with their home package and two colons, in standard syntax. Exceptions:
+;;; symbols without a home package have the prefix #:, and keywords and lambda-list keywords in
+;;; arguments and specializers are printed as in source code.
 
 (defmacro with-plain-string ((name) &body body)
   "Compile BODY once for each type of string that the variable NAME, a PLAIN-STRING, can have."
@@ -74,9 +76,9 @@
           (prin1-to-string (make-symbol name))))))
 
 (defun qualified-name (symbol)
-  "Return the name of SYMBOL with its home package's full name and two colons."
+  "Return SYMBOL's name with its home package and two colons, or with #: if it has no package."
   (let* ((package (symbol-package symbol))
-         ;; If another thread deletes the package, it has no name.
+         ;; A package that another thread has just deleted has no name.
          (package-name (and package (package-name package)))
          (name (escaped-name (symbol-name symbol))))
     (if package-name
@@ -118,7 +120,8 @@
 
 (defun write-object (object stream)
   "Write OBJECT, which is neither a symbol nor a list."
-  ;; Print the object only if that is harmless, and otherwise its type.
+  ;; Print fixnums, floats, characters, strings and class names. Of another object, print only the
+  ;; type, because the object may be large and printing it may run user code.
   (typecase object
     ((or fixnum float character)
      (write-plainly object stream))

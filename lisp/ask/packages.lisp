@@ -10,6 +10,7 @@
   "Return the name of SYMBOL's home package, or an empty string if it has none."
   (let ((package (symbol-package symbol)))
     (if package (package-name package) "")))
+
 (define-question "package-info" (name)
   "Return the package NAME: nicknames, used and using packages, and symbols."
   (let ((package (find-package name)))

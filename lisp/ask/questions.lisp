@@ -1,5 +1,5 @@
-;;;; The host's questions about the image and its symbols, its orders to load and save, and their
-;;;; helper functions.
+;;;; The host's questions about the image and its symbols, the host's orders to load and save,
+;;;; and helper functions for both.
 
 (in-package :steelbank)
 
@@ -14,7 +14,7 @@
   (and (plusp (length text)) text))
 
 (defun first-line (text)
-  "Return the first line of TEXT that is not blank, trimmed, or NIL if there is none."
+  "Return the first line of TEXT that is not blank, trimmed and truncated, or NIL."
   (when text
     (with-input-from-string (stream text)
       (loop for line = (read-line stream nil)
@@ -32,7 +32,7 @@
           while line collect line)))
 
 (define-question "identify" ()
-  "Return versions and sizes of the image."
+  "Return versions, sizes, threads, modules and background output of the image."
   (object "lisp" (lisp-implementation-version) "machine" (machine-type) "abi" +abi+
           "packages" (length (list-all-packages))
           "dynamic_space_octets" (sb-ext:dynamic-space-size)
@@ -71,7 +71,7 @@
     (object "status" "found" "definitions" (definitions-json symbol))))
 
 (define-question "values" (package source &optional json)
-  "Read and evaluate the forms of SOURCE in PACKAGE without further setup; an error ends the call."
+  "Read and evaluate the forms of SOURCE in PACKAGE; an error ends the call."
   ;; Return the values of the last form, printed within limits. With JSON, return the first value,
   ;; as VALUE-JSON converts it.
   (let ((*package* (or (find-package package)
@@ -97,7 +97,7 @@
 ;;; Loads
 
 (defun outcome-of (function milliseconds &key (systems t))
-  "Call FUNCTION with MILLISECONDS as seconds, and return the load outcome in octets."
+  "Call FUNCTION with MILLISECONDS converted to seconds, and return the load outcome in octets."
   ;; SYSTEMS is as for OUTCOME-JSON. The outcome must not be lost if the host interrupts when the
   ;; load has just ended, or if the load has filled the heap.
   (let ((*leave-call* (constantly nil))
@@ -138,21 +138,22 @@
   (object "marked" (mark-definitions files)))
 
 (define-question "leftovers" (files gone)
-  "Return the definitions of FILES that were not evaluated when the files were loaded again."
+  "Return the definitions of FILES that were not evaluated when the files were last loaded."
+  ;; Files in GONE no longer exist.
   (leftovers-json files gone '()))
 
 (define-question "remove-leftovers" (files gone keys)
-  "Remove those of the leftovers whose keys, \"FILE KIND NAME\", are in KEYS."
+  "Remove the leftovers with the KEYS, strings \"FILE KIND NAME\", and return all leftovers."
   (remove-leftovers files gone keys))
 
 ;;; The index, snapshots and scratch images
 
 (define-question "xref-export" (since)
-  "Return the exports since the code serial number SINCE, as packed columns."
+  "Return what is newer than the code serial number SINCE for the host's index, as packed columns."
   (xref-export since))
 
 (define-question "xref-baseline" ()
-  "Return all cross references, as packed columns. Later exports are relative to this one."
+  "Return all cross references, as packed columns. Later exports are relative to this export."
   (xref-baseline))
 
 (define-question "record-inputs" ()
@@ -161,7 +162,7 @@
   (object))
 
 (define-question "snapshot-inputs" ()
-  "Return the inputs of the image."
+  "Return the files, variables and other inputs that the image depends on; end the recording."
   (snapshot-inputs))
 
 (define-question "load-order" ()
@@ -170,11 +171,11 @@
 
 (define-question "prepare-save" (path)
   "Arrange for the core to be saved as PATH when the host returns control to the main thread."
-  ;; Return the obstacles as sentences.
+  ;; If there are obstacles, nothing is arranged; return them as sentences.
   (prepare-save path))
 
 (define-question "set-overlays" (cache overlays)
-  "Make this a scratch image, which writes to the folder CACHE."
+  "Make this image a scratch image, which writes to the folder CACHE."
   ;; OVERLAYS is a list of pairs of a file and the file with its overlay's text, which is null if
   ;; the file counts as deleted.
   (use-huge-pages)

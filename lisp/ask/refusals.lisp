@@ -33,7 +33,7 @@
   (note-if-refused name (multiple-value-list (apply function name arguments))))
 
 (define-question "refused-writes" ()
-  "Return the files to which writes were denied since the first call."
+  "Return the files to which writes were denied since the first call of this question."
   ;; Writes by foreign code and other programs are not recorded.
   (unless (encapsulated-p +open-file+ 'steelbank-refusals)
     (encapsulate +open-file+ 'steelbank-refusals #'noting-refused-open)

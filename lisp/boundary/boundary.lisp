@@ -1,5 +1,5 @@
 ;;;; The boundary to the host. sys/include/steelbank.h defines the complete interface; this file
-;;;; implements Lisp's side of it.
+;;;; implements the Lisp side of the interface.
 
 (in-package :steelbank)
 
@@ -13,6 +13,7 @@
 (defconstant +command-interrupt+ 1 "STEELBANK_COMMAND_INTERRUPT.")
 (defconstant +command-start-thread+ 2 "STEELBANK_COMMAND_START_THREAD.")
 (defconstant +command-end+ 3 "STEELBANK_COMMAND_END.")
+
 ;;; The host's functions. All are called without interrupts, because an interrupt must not unwind
 ;;; the host's frames.
 
@@ -34,7 +35,7 @@
            ,@body)))))
 
 (defun text-octets (text)
-  "Return the octets of TEXT."
+  "Return TEXT, a string or a vector of octets, as a simple vector of octets."
   (etypecase text
     (string (coerce (sb-ext:string-to-octets text :external-format '(:utf-8 :replacement #\ufffd))
                     '(simple-array (unsigned-byte 8) (*))))
@@ -107,8 +108,8 @@
 
 (defun perform-caught (call question arguments)
   "Call PERFORM for CALL, and return the outcome, a cons of status and text."
-  ;; Unhandled conditions and the host's interrupts become outcomes, too. *CALL* is bound inside the
-  ;; catch tags, so that nobody throws to them when they do not exist.
+  ;; Unhandled conditions and the host's interrupts become outcomes, too. *CALL* is bound only
+  ;; inside the catch tags, because code throws to the tags whenever *CALL* is positive.
   (catch 'interrupted
     (let* ((condition
              (catch 'fault
@@ -120,7 +121,7 @@
            (description
              (catch 'fault
                (when (typep condition 'heap-exhausted)
-                 ;; Collect what the call allocated now; otherwise the next call would have to. If
+                 ;; Collect now what the call allocated; otherwise the next call would have to. If
                  ;; the heap is still full, ignore that, so that this call is not ended a second
                  ;; time.
                  (let ((*checking-heap* t))
@@ -142,7 +143,7 @@
 (define-condition left-by-exit (error)
   ()
   (:report "The code made a non-local exit out of the call.")
-  (:documentation "Describes a throw or restart past the call; never signalled."))
+  (:documentation "Describes a throw or an invoked restart that leaves the call; never signalled."))
 
 (defun perform-guarded (call question arguments)
   "Call PERFORM-CAUGHT, and stop non-local exits before they unwind into the host."
@@ -212,9 +213,9 @@
   "Answer a question; see the header."
   (setf (floating-point-modes) *lisp-modes*)
   (prog1 (block entry
-           ;; This handler is only for errors in this file's code, outside the call's own code, such
-           ;; as a full heap; then the answer must not allocate. Conditions of the call pass, so
-           ;; that SIGNAL has its usual meaning there.
+           ;; This handler is only for errors outside PERFORM, while *CALL* is 0, such as a full
+           ;; heap; then the answer must not allocate. The handler declines conditions that the
+           ;; call's own code signals, so that SIGNAL has its usual meaning there.
            (handler-bind ((serious-condition (lambda (condition)
                                                (declare (ignore condition))
                                                (when (zerop *call*)
@@ -273,9 +274,9 @@
   (make-protected-thread (format nil "steelbank lane ~d" number) #'serve number))
 
 (defun supervise (order protected)
-  "Execute the host's orders, because other threads may be busy. ORDER is a buffer for one order."
-  ;; Runs without interrupts, so that code that terminates all other threads does not end this one.
-  ;; Set the car of PROTECTED once interrupts are off.
+  "Execute the host's orders on this thread, because the other threads may be busy."
+  ;; ORDER is a buffer for one order. Runs without interrupts, so that code that terminates all
+  ;; other threads does not end this thread. Set the car of PROTECTED once interrupts are off.
   (sb-sys:without-interrupts
     (setf (car protected) t)
     (loop
@@ -345,8 +346,8 @@
 
 (defun prepare-home ()
   "Set HOME to the root folder if the user has no absolute home folder."
-  ;; UIOP and ASDF need a home folder to start. A user without an entry in the user database has
-  ;; none, and a relative one depends on the current directory.
+  ;; UIOP and ASDF need a home folder to start. A user without an entry in the user database has no
+  ;; home folder, and a relative name depends on the current directory.
   (let ((home (sb-ext:posix-getenv "HOME")))
     (unless (if (plusp (length home))
                 (char= (char home 0) #\/)

@@ -1,5 +1,5 @@
-;;;; Handles faults of code that the image runs: confines each one to its call, so that the process
-;;;; survives.
+;;;; Handles faults of code that the image runs: ends only the call or the thread with the fault, so
+;;;; that the process survives.
 
 (in-package :steelbank)
 
@@ -24,8 +24,8 @@
   (call 0 :type (unsigned-byte 64))
   ;; The call that the host wants to interrupt, or 0.
   (stop 0 :type (unsigned-byte 64))
-  ;; 1 while one of our interrupts is pending. Several would pile up while the thread cannot take
-  ;; them, for example during a collection, and then kill it.
+  ;; 1 while an interrupt from INTERRUPT-LANE is pending. Several interrupts would pile up while the
+  ;; thread cannot take them, for example during a collection, and would then kill the thread.
   (pending 0 :type sb-ext:word)
   ;; True if the last interrupt arrived in code that must not be unwound.
   (refused nil :type boolean)
@@ -33,7 +33,7 @@
   (full 0 :type (unsigned-byte 64)))
 
 (sb-ext:define-load-time-global *lanes* '()
-  "The lanes that were started, newest first.")
+  "The lanes that serve the host at present, newest first.")
 
 
 (defvar *lane* nil
@@ -45,7 +45,7 @@
 
 (defun refuse-exits ()
   "Make every function in *EXIT-FUNCTIONS* signal EXIT-REFUSED."
-  ;; REFUSE-FOREIGN-EXITS does the same for foreign functions.
+  ;; REFUSE-FOREIGN-EXITS redirects the foreign exit functions.
   (dolist (name *exit-functions*)
     (let ((name name))
       (encapsulate name 'steelbank
@@ -60,8 +60,8 @@
 (defparameter *foreign-exit-functions*
   '(("exit" . steelbank-refuse-exit) ("_exit" . steelbank-refuse-exit)
     ("_Exit" . steelbank-refuse-exit) ("quick_exit" . steelbank-refuse-exit)
-    ;; These two indicate memory corruption or a similar defect: the shim ends Lisp instead of the
-    ;; process.
+    ;; Called after memory corruption or a similar defect. The replacements in the shim end Lisp
+    ;; instead of the process.
     ("abort" . "__wrap_abort") ("lose" . "__wrap_lose")
     ;; Used by RUN-PROGRAM.
     ("spawn" . "steelbank_spawn"))
@@ -72,7 +72,7 @@
   "Replacements for other foreign functions, in the form of *FOREIGN-EXIT-FUNCTIONS*.")
 
 (defun foreign-substitute (function name)
-  "Return the address of the replacement of the foreign function NAME, or call FUNCTION for it."
+  "Wrap +FIND-FOREIGN-FUNCTION+: return the address of NAME's replacement if it has one."
   (let ((substitute (cdr (or (assoc name *foreign-exit-functions* :test #'string=)
                              (assoc name *foreign-substitutes* :test #'string=)))))
     (etypecase substitute
@@ -111,7 +111,7 @@
                     (let ((*print-escape* nil) (*print-length* 20) (*print-level* 5)
                           (*package* (find-package :common-lisp-user)))
                       (limited (lambda (stream)
-                                 ;; The full report would repeat the stream.
+                                 ;; The full report of a READER-ERROR would also print the stream.
                                  (if (typep condition '(and reader-error simple-condition))
                                      (apply #'format stream
                                             (simple-condition-format-control condition)
@@ -155,14 +155,15 @@
     (end-of-file :end-of-file)
     (t :error)))
 
-;; It is called before the stack unwinds.
+;; The function is called before the stack unwinds.
 (defvar *note-fault* nil
   "A function to call with the condition that is about to end this thread's work, or NIL.")
 
-;;; The end of the stack. Code that runs there can do little, so the stack is copied and unwound
-;;; first, and the copy is examined.
+;;; Stack overflows. Code near the end of the stack can do little, so the stack is copied and
+;;; unwound first, and the copy is examined.
 
-;; This includes what the compiler and the printer need, if examining frames calls them.
+;; The value includes what the compiler and the printer need if code that examines frames calls
+;; them.
 (defparameter *stack-needed* (* 256 1024)
   "The octets of stack needed to examine frames.")
 
@@ -171,7 +172,7 @@
   (< (stack-left) *stack-needed*))
 
 (defvar *return-addresses* nil
-  "The array to which the stack is copied before it unwinds near its end, or NIL.")
+  "The array for the return addresses on the stack, copied before it unwinds near its end, or NIL.")
 
 (defun copy-stack ()
   "Copy the information needed to describe the stack after it unwinds."
@@ -184,7 +185,7 @@
   (when (and *lane* (stack-short-p))
     (let ((function (lambda () (throw tag value))))
       ;; Without interrupts, because special variables may refer to objects in the unwound frames
-      ;; until they are unbound.
+      ;; until the variables are unbound.
       (sb-sys:without-interrupts
         (sb-sys:with-pinned-objects (function)
           (sb-alien:alien-funcall
@@ -208,7 +209,7 @@
       (end-thread "a second stack overflow, in code that handled the first")))
 
 (defun end-work (condition)
-  "End this thread's work for the host with CONDITION."
+  "Call *NOTE-FAULT* with CONDITION, and throw CONDITION to end this thread's work for the host."
   (let ((note (shiftf *note-fault* nil)))
     (when note
       (funcall note condition)))
@@ -222,7 +223,7 @@
   (sb-thread:abort-thread))
 
 (defun debugger-hook (condition hook)
-  "Replace the debugger. In a call, end the call with CONDITION as its fault."
+  "Replace the debugger. In a call, or if *NOTE-FAULT* is set, end the work with CONDITION."
   ;; In any other thread, report the condition to the host and end that thread.
   (declare (ignore hook))
   (cond ((or (plusp *call*) *note-fault*)
@@ -236,7 +237,7 @@
          (sb-thread:abort-thread))))
 
 (defun replace-debugger ()
-  "Make the debugger itself, and SBCL's last resort for nested errors, call DEBUGGER-HOOK too."
+  "Replace the debugger itself, and SBCL's handling of stack overflows and of nested errors."
   (encapsulate +debugger+ 'steelbank
                       (lambda (function condition)
                         (declare (ignore function))
@@ -254,9 +255,9 @@
   (let ((name (sb-thread:thread-name thread)))
     (if (stringp name) (name-text name) "without a name")))
 
-;; The rest of the dynamic space must hold new allocations (a twentieth), partly free pages, and a
-;; copy of all objects in use, because the runtime does not survive if the collector runs out of
-;; space.
+;; The other part of the dynamic space must hold new allocations (a twentieth), partly free pages,
+;; and a copy of all objects in use, because the runtime does not survive if the collector runs out
+;; of space.
 (defparameter *heap-share* 2/5
   "The fraction of the dynamic space that may be in use after a collection.")
 
@@ -265,7 +266,7 @@
   (floor (* *heap-share* (sb-ext:dynamic-space-size))))
 
 (defvar *checking-heap* nil
-  "True while this thread collects garbage to determine the actual heap usage.")
+  "True while this thread does not check after collections whether the heap is full.")
 
 (sb-ext:define-load-time-global *memory-to-free* '()
   "Functions that drop dispensable objects, called when the heap is full.")
@@ -289,21 +290,22 @@
 
 (defun heap-room ()
   "Return the octets in use up to which a full collection certainly has space for a copy."
-  ;; This allows for whatever else is allocated before the collection.
+  ;; The result allows for whatever else is allocated before the collection.
   (floor (* 12/25 (sb-ext:dynamic-space-size))))
 
 (defun heap-bound ()
-  "Return the limit of octets in use: when it is exceeded, a call is ended."
-  ;; It is HEAP-LIMIT. If calls that have ended left more than that in use, it is somewhat more than
-  ;; they left, but less than HEAP-ROOM.
+  "Return the limit of octets in use: when it is exceeded, the work of a thread is ended."
+  ;; Usually return HEAP-LIMIT. If more than HEAP-LIMIT was in use at the last call of NOTE-HEAP,
+  ;; return somewhat more than was in use then, but less than HEAP-ROOM.
   (if (> *heap-noted* (heap-limit))
       (min (+ *heap-noted* (heap-step)) (- (heap-room) (heap-step)))
       (heap-limit)))
 
 (defun heap-filler ()
   "Return the thread that has allocated most since its call began or the counters were reset."
-  ;; Return NIL if growth since then is small, or larger than what the running threads have
-  ;; allocated. In the latter case, a call that has ended may be responsible.
+  ;; Return NIL if the heap has grown little since NOTE-HEAP, or by clearly more than the running
+  ;; threads have allocated. In the latter case, a call that has ended may be responsible; call
+  ;; NOTE-HEAP again.
   (let ((growth (- (heap-in-use) *heap-noted*)) (filler nil) (most 0) (all 0))
     (dolist (thread (sb-thread:list-all-threads))
       (multiple-value-bind (lane call) (call-of thread)
@@ -356,7 +358,7 @@
 (defun relieve-heap ()
   "End the work of threads that have filled the heap, one by one, until it is not full."
   ;; If no thread is responsible, this thread continues as long as the collector has space for what
-  ;; it has allocated.
+  ;; this thread has allocated.
   (mapc #'funcall *memory-to-free*)
   (loop while (> (live-octets) (heap-bound))
         do (let ((filler (heap-filler)))
@@ -384,12 +386,12 @@
                  (sb-ext:bytes-consed-between-gcs) few)))))
 
 (sb-ext:define-load-time-global *heap-reliever* nil
-  "The thread that determines who has filled the heap, or NIL.")
+  "The thread that runs RELIEVE-HEAP, or NIL.")
 
 (defun await-collection (collect generation)
   "Wrap SBCL's SUB-GC. If another thread is about to collect, wait a while for that."
-  ;; Otherwise this thread would continue to allocate, and might fill the heap before the other gets
-  ;; a processor.
+  ;; Otherwise this thread would continue to allocate, and might fill the heap before the other
+  ;; thread gets a processor.
   (let* ((epoch (collection-epoch))
          (outcome (funcall collect generation)))
     (when (eql outcome 0)
@@ -411,7 +413,7 @@
 (defun check-heap (collect)
   "Wrap SBCL's POST-GC, which the thread that triggered a collection runs after it."
   ;; If the heap is too full even after a full collection, signal HEAP-SHARE-EXHAUSTED in the thread
-  ;; that has filled it.
+  ;; that has filled it. If another thread is already checking that, wait a while for its result.
   (funcall collect)
   (when (and (not *checking-heap*)
              (interrupts-allowed-p)

@@ -14,6 +14,7 @@
 (defun object-field (object key)
   "Return the value of KEY in OBJECT, a JSON object, or NIL if there is none."
   (cdr (assoc key (rest object) :test #'string=)))
+
 (defun write-json-string (string stream)
   "Write STRING as a JSON string. Surrogates, which UTF-8 cannot encode, become U+FFFD."
   (write-char #\" stream)
@@ -75,9 +76,9 @@
 
 (defun value-json (value)
   "Return VALUE, a Lisp object, as a value for WRITE-JSON. NIL becomes null and T true."
-  ;; Characters and symbols become strings, and proper lists and vectors arrays. Hash tables become
-  ;; objects, with their keys printed. Results of OBJECT, and :TRUE, :FALSE and :NULL, are returned
-  ;; unchanged. Signal an error for other objects.
+  ;; Characters and symbols become strings, ratios floats, and proper lists and vectors arrays. Hash
+  ;; tables become objects, with their keys printed. Results of OBJECT keep their keys, and :TRUE,
+  ;; :FALSE and :NULL are returned unchanged. Signal an error for other objects.
   (typecase value
     (null :null)
     ((eql t) :true)
@@ -93,7 +94,7 @@
 
 (defun read-json (text)
   "Return the value of TEXT, the JSON of a question's arguments, as the host writes it."
-  ;; It contains no white space, objects or fractions. Arrays become lists, null and false become
+  ;; TEXT contains no white space, objects or fractions. Arrays become lists, null and false become
   ;; NIL, and true becomes T.
   (declare (type (simple-array character (*)) text))
   (let ((at 0))

@@ -16,7 +16,7 @@
               :initform nil
               :reader output-when-full
               :documentation "A function to call at the first dropped character, or NIL."))
-  (:documentation "Collects characters up to a limit, and counts the rest."))
+  (:documentation "Collects characters up to a limit, and counts further characters."))
 
 (defun collect-output (stream string start end)
   "Append the part of STRING from START to END to the text of STREAM, up to its limit."

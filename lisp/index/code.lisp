@@ -11,8 +11,8 @@
 
 (defun map-code (function later)
   "Call FUNCTION with each code object."
-  ;; If LATER, skip the objects of the core, as far as possible; then FUNCTION must allocate little,
-  ;; because no collection can run.
+  ;; If LATER, skip the objects of the core, as far as possible. In that case no collection can run
+  ;; meanwhile, so FUNCTION must allocate little.
   (if (and later *core-text-end*)
       ;; The allocator of text space uses only space after the end of the core. In dynamic space,
       ;; all of the core's objects are of the last generation, into which nothing is moved later.

@@ -62,7 +62,7 @@
    :type (and vector (not simple-array)) :read-only t))
 
 (defun pool-string (pool string)
-  "Return the number of STRING in POOL."
+  "Return the number of STRING in POOL, after adding it if it is new."
   (let ((numbers (string-pool-numbers pool)))
     (or (gethash string numbers)
         (setf (gethash string numbers)

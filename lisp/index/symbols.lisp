@@ -6,7 +6,7 @@
 ;;; The contents of the saved core
 
 (defstruct (baseline (:constructor make-baseline ()))
-  "The contents of the index embedded in the host. Later exports contain only what is new."
+  "The contents of the index embedded in the host. Later exports omit what has not changed."
   (serial 0 :type (unsigned-byte 32))
   (method-count 0 :type (unsigned-byte 32))
   (functions '() :type list) (others '() :type list) (generics '() :type list)
@@ -46,7 +46,7 @@
   (remove-if (lambda (class) (own-name-p (class-name class))) classes))
 
 (defun others-methods (function)
-  "Return the methods of the generic FUNCTION, except ours and those being replaced."
+  "Return the methods of the generic FUNCTION, except ours and methods that are being replaced."
   (remove-if (lambda (method)
                (let ((name (method-name method)))
                  (or (null name) (own-name-p name))))
@@ -84,7 +84,7 @@
 
 (defun principal-symbol (name)
   "Return the symbol under which NAME is indexed, and true, or NIL and false if there is none."
-  ;; It is F for (SETF F), (METHOD F ...) and (LABELS G :IN F).
+  ;; The symbol is F for (SETF F), (METHOD F ...) and (LABELS G :IN F).
   (cond ((and (symbolp name) name) (values name t))
         ((null name) (values nil t))
         ((not (and (consp name) (proper-list-p name) (rest name))) (values nil nil))
@@ -105,7 +105,7 @@
   (and package (gethash package (state-package-numbers state))))
 
 (defun state-symbol (state symbol)
-  "Return the number of SYMBOL."
+  "Return the number of SYMBOL, after appending its row if it is new."
   (let ((numbers (state-symbol-numbers state)))
     (or (gethash symbol numbers)
         (setf (gethash symbol numbers)
@@ -144,7 +144,8 @@
           (add-row presents number (state-symbol state symbol) (if (eq status :external) 1 0)))))))
 
 (defun export-packages (state)
-  "Append all packages, and the symbols of those that differ from the baseline."
+  "Append all packages with their nicknames and used packages."
+  ;; Append the symbols only of packages that differ from the baseline.
   (let ((packages (exported-packages))
         (numbers (state-package-numbers state))
         (known (and (state-baseline state) (baseline-packages (state-baseline state)))))

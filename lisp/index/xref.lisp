@@ -16,15 +16,15 @@
 (defparameter *function-kinds*
   (vector :function 'setf 'macro-function 'compiler-macro +fast-method+ :local 'lambda
           +setf-expander+ +type-expander+ :transform +vop+ :other)
-  "The kinds of function by their names, in the order of the host's enumeration.")
+  "The kinds of function, as their names distinguish them, in the order of the host's enumeration.")
 
 (defconstant +unknown+ 0
   "It is unknown whether the function is still in use, because it has no global name.")
 (defconstant +current+ 1 "The function is the current definition of its name.")
 (defconstant +replaced+ 2 "The function's name has another definition, or none.")
 
-;; Either the definition was removed, or the code that makes it has not run. Such functions are not
-;; exported.
+;; Either the definition was removed, or the code that makes it has not run. CODE-STATUSES replaces
+;; this status with +CURRENT+ or +REPLACED+.
 (defconstant +not-installed+ 3
   "The function's name has no definition.")
 
@@ -115,7 +115,7 @@
           collect (underlying-function function)))
 
 (defun all-bound-functions ()
-  "Return a table of the simple functions that are definitions of global names."
+  "Return a hash table of the simple functions that are global definitions, except macros."
   (let ((table (make-hash-table :test 'eq)))
     (map-global-names
      (lambda (name)
@@ -126,7 +126,7 @@
     table))
 
 (defstruct (freshness (:constructor make-freshness ()))
-  "A cache of the current definitions for one export, so that each is looked up once."
+  "A cache for one export: current definitions, and the newest write date of each file."
   (methods (make-hash-table :test 'equal) :read-only t)
   (bound nil)
   (sources (make-hash-table :test 'equal) :read-only t))
@@ -166,7 +166,7 @@
        (debug-source-created source)))
 
 (defun note-source (freshness code)
-  "Record the newest version of CODE's file."
+  "Record the version of CODE's file in FRESHNESS if it is the newest so far."
   (let* ((source (code-source code))
          (path (and source (debug-source-namestring source)))
          (created (and path (file-created source)))
@@ -190,7 +190,9 @@
 
 (defun code-statuses (freshness code functions)
   "Return the status of each of FUNCTIONS, which are in CODE."
-  ;; Functions without a global name get the status of the functions that have one.
+  ;; Functions without a global name get +CURRENT+ if a named function of CODE is current. Otherwise
+  ;; they get +REPLACED+ if a named function is not current, or if a newer version of the file was
+  ;; loaded.
   (let* ((statuses (loop for (function) in functions
                          collect (named-status freshness function (simple-function-name function))))
          (others (loop for entry below (code-entry-count code)
@@ -203,14 +205,14 @@
                        ((outdated-source-p freshness code) +replaced+)
                        (t +unknown+))))
     ;; A definition inside a function is compiled with that function, and installed when that
-    ;; function runs.
+    ;; function runs. Until then, it is as current as the function.
     (substitute (if (eql shared +current+) +current+ +replaced+) +not-installed+
                 (substitute shared +unknown+ statuses))))
 
 ;;; Rows
 
 (defun state-name (state name)
-  "Return the number of the used name NAME."
+  "Return the number of the used name NAME, after appending its row if it is new."
   (let ((numbers (state-name-numbers state)))
     (or (gethash name numbers)
         (setf (gethash name numbers)
@@ -222,6 +224,7 @@
 
 (defun native-path (namestring)
   "Return NAMESTRING as a native name, or in its canonical form if it is logical."
+  ;; Return NAMESTRING unchanged if it cannot be parsed.
   (handler-case
       (let ((pathname (parse-namestring namestring)))
         (if (typep pathname 'logical-pathname)
@@ -230,7 +233,7 @@
     (unusable-file () namestring)))
 
 (defun state-source (state source)
-  "Return the number of SOURCE, a debug source, or NIL if it is not a file."
+  "Return the number of SOURCE, a debug source, or NIL if it, or its buffer, has no file."
   (and source
        (stringp (debug-source-namestring source))
        (let ((numbers (state-source-numbers state))
@@ -247,7 +250,8 @@
 
 (defun function-position (function debug-functions)
   "Return the number of the top-level form that contains FUNCTION, and the form's offset."
-  ;; The offset is in the file. Either may be NIL. DEBUG-FUNCTIONS are those of FUNCTION's code.
+  ;; The offset is that of the form in its file. Either value may be NIL. DEBUG-FUNCTIONS are those
+  ;; of FUNCTION's code.
   (let* ((source (code-source (function-code function)))
          (form (function-toplevel-form function debug-functions))
          ;; For a text from a buffer, the starts are not offsets in the file.
@@ -289,8 +293,8 @@
 
 (defun code-with-records (above)
   "Return the code objects with records and a serial number higher than ABOVE, except ours."
-  ;; They are in the order of their creation. Second value: the highest serial number of all code
-  ;; with records, including ours.
+  ;; The objects are in the order of their creation. Second value: the highest serial number of all
+  ;; code with records, including ours.
   (check-type above (integer -1 #xFFFFFFFF))
   (let ((codes '())
         (highest 0))
@@ -310,7 +314,8 @@
 
 (defun export-code (state since)
   "Append the functions and records of code newer than SINCE, and the current status of older code."
-  ;; Return the highest serial number seen.
+  ;; Of code in the baseline, append only the functions that have been replaced. Return the highest
+  ;; serial number seen.
   (let* ((baseline (state-baseline state))
          (base (if baseline (baseline-serial baseline) -1))
          (freshness (make-freshness)))
@@ -357,7 +362,7 @@
       (push (cons bound (sb-mop:generic-function-methods bound)) (baseline-generics baseline)))))
 
 (defun definitions-unchanged-p (baseline)
-  "Return true if no function of the saved core, described by BASELINE, has been replaced."
+  "Return true if no function of the saved core, described by BASELINE, was replaced or removed."
   (flet ((same-p (now then)
            (or (eq now then)
                (let ((function (and now (underlying-function now))))
@@ -375,7 +380,8 @@
 ;;; does not.
 
 (defun map-specializations (function)
-  "Call FUNCTION with each class name and method that specializes on it or an instance."
+  "Call FUNCTION with class name and method for each method that specializes on a named class."
+  ;; An EQL specializer counts as its object's class.
   (map-specializers
    (lambda (specializer)
      (let ((class (typecase specializer
@@ -398,8 +404,8 @@
 
 (defun method-name (method)
   "Return the name of METHOD, which is that of its function, or NIL if it has none."
-  ;; While another thread replaces it, it belongs to no generic function and has no name. Read the
-  ;; generic function only once, because it may become NIL at any time.
+  ;; While another thread replaces METHOD, the method belongs to no generic function and has no
+  ;; name. Read the generic function only once, because it may become NIL at any time.
   (let ((generic-function (sb-mop:method-generic-function method)))
     (and generic-function
          (list* +fast-method+
@@ -408,11 +414,11 @@
                         (list (mapcar #'specializer-name (sb-mop:method-specializers method))))))))
 
 (defconstant +most-walks+ 8
-  "The maximum number of walks over the methods in one export, while other threads replace some.")
+  "The maximum number of walks over all methods in one export while other threads replace methods.")
 
 (defun specializations ()
   "Return the methods that specialize on a class, as lists of class name, method and method name."
-  ;; Repeat the walk while methods are being replaced. Those that are being replaced in the last
+  ;; Repeat the walk while methods are being replaced. Methods that are being replaced in the last
   ;; walk have no name.
   (loop repeat +most-walks+
         for found = (let ((rows '()))
@@ -427,11 +433,11 @@
   "The methods without a name in the last export.")
 
 (sb-ext:define-load-time-global *incomplete-exports* 0
-  "The number of exports that found a nameless method which had a name in the previous export.")
+  "The number of exports with a nameless method that the export before did not find nameless.")
 
 (defun note-unnamed-methods (methods)
   "Record that this export found METHODS without names."
-  ;; Count the export, unless the previous one found the same.
+  ;; Count the export in *INCOMPLETE-EXPORTS*, unless the previous export found all of METHODS, too.
   (when (set-difference methods *left-out* :test #'eq)
     (incf *incomplete-exports*))
   (setf *left-out* methods))
@@ -502,7 +508,7 @@
           (code-with-records since))))
 
 (sb-ext:define-load-time-global *consed-by-loads* 0
-  "The number of octets that loads have allocated since an export last collected garbage.")
+  "The number of octets that loads have allocated since an export last collected their garbage.")
 
 (defun export-since (since)
   "Return the export of everything newer than the serial number SINCE."
@@ -514,9 +520,10 @@
 
 (defun xref-export (since)
   "Return an export for the host's index: what is newer than the serial number SINCE."
-  ;; The export also contains the current status of older code, names and methods. Without a
-  ;; baseline, or if SINCE is before the baseline, export everything after the baseline. After large
-  ;; loads, also collect their garbage, which would otherwise stay resident until the next load.
+  ;; The export also contains the current status of older code, packages and methods. If SINCE is
+  ;; before the baseline, export everything after the baseline; without a baseline, export
+  ;; everything. After large loads, also collect their garbage, which would otherwise stay resident
+  ;; until the next load.
   (check-type since (unsigned-byte 32))
   (let ((since (max since (if *baseline* (baseline-serial *baseline*) 0))))
     (flet ((collect-and-give-back ()

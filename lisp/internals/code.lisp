@@ -68,7 +68,7 @@
 ;;; Code objects
 
 (define-inline code-serial (code)
-  "Return the serial number of CODE. Code that is created later has a higher one."
+  "Return the serial number of CODE. Code that is created later has a higher number."
   (sb-kernel:%code-serialno code))
 
 (define-inline last-code-serial ()
@@ -97,7 +97,7 @@
   (sb-c::debug-source-namestring source))
 
 (define-inline debug-source-created (source)
-  "Return the write date of the file of SOURCE when it was compiled."
+  "Return the write date that the file of SOURCE had when it was compiled."
   (sb-c::debug-source-created source))
 
 (define-inline debug-source-starts (source)
@@ -133,7 +133,7 @@
            (when (= type sb-vm:code-header-widetag)
              (funcall function object))))
     (declare (dynamic-extent #'visit))
-    ;; SBCL's MAP-CODE-OBJECTS does the same.
+    ;; SBCL's MAP-CODE-OBJECTS does the same, but for the complete spaces.
     (sb-sys:without-gcing
       (sb-thread::with-system-mutex (sb-vm::*allocator-mutex*)
         (sb-vm::map-objects-in-range #'visit
@@ -155,7 +155,7 @@
     found))
 
 (defun open-file-streams ()
-  "Return the streams on the heap that have an open file descriptor, except the standard ones."
+  "Return the streams on the heap with an open file descriptor, except the standard streams."
   (let ((own (list sb-impl::*stdin* sb-impl::*stdout* sb-impl::*stderr* sb-impl::*tty*)))
     (objects-on-heap (lambda (object)
                        (and (typep object 'sb-sys:fd-stream)

@@ -69,8 +69,8 @@
 
 (define-inline compiler-error-context ()
   "Return the current error context of the compiler, or NIL."
-  ;; It is that of the form being compiled or, in the summary of a compilation unit, that of the
-  ;; current item. In the summary, there is no source any more.
+  ;; While a form is compiled, the context describes that form. In the summary of a compilation
+  ;; unit, it describes the current item, and the source is no longer available.
   (and (boundp 'sb-c::*source-info*)
        (sb-c::find-error-context nil)))
 
@@ -106,7 +106,7 @@
   (sb-c::input-error-in-compile-file-line/col condition))
 
 (deftype encapsulated-condition ()
-  "A condition that wraps another one."
+  "A condition that wraps another condition."
   'sb-int:encapsulated-condition)
 
 (define-inline encapsulated-condition (condition)
@@ -127,7 +127,7 @@
 ;;; Undefined names, which the compiler reports at the end of a compilation unit
 
 (define-inline undefined-names ()
-  "Return the undefined names in the current compilation unit; NIL outside one."
+  "Return the undefined names in the current compilation unit, or NIL if there is no such unit."
   (and (boundp 'sb-c::*undefined-warnings*) sb-c::*undefined-warnings*))
 
 (define-inline forget-undefined-names ()

@@ -33,8 +33,9 @@
 
 (defun function-toplevel-form (function debug-functions)
   "Return the number of the top-level form that contains FUNCTION, a simple function, or NIL."
-  ;; DEBUG-FUNCTIONS are the debug functions of its code. SB-DI has a function for this, but it
-  ;; unpacks the debug functions for each function again, and retains an object for each.
+  ;; DEBUG-FUNCTIONS are the debug functions of FUNCTION's code. SB-DI has a function for the same
+  ;; purpose, but that function unpacks the debug functions at each call, and retains an object for
+  ;; each.
   (let* ((name (sb-kernel:%simple-fun-name function))
          (found (find-if (lambda (entry)
                            (and (sb-c::compiled-debug-fun-p entry)

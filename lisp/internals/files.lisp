@@ -120,15 +120,15 @@
      ,@body))
 
 (defun special-file-p (name)
-  "Return true if NAME, a native name, is not a regular file."
+  "Return true if NAME, a native name, exists and is not a regular file."
   ;; Opening a FIFO or a device might block forever.
   (let ((mode (nth-value 3 (sb-unix:unix-stat name))))
     (and mode (/= (logand sb-unix:s-ifmt mode) sb-unix:s-ifreg))))
 
 (defun native-file-octets (name size)
   "Return the first SIZE octets of the regular file NAME, or NIL if it cannot be read."
-  ;; NAME is a native name. The octets are padded with zeros. Creating a stream would take several
-  ;; times as long as using it.
+  ;; NAME is a native name. The octets are padded with zeros. No stream is used, because creating a
+  ;; stream takes several times as long as reading from it.
   (handler-case
       (let ((descriptor (sb-posix:open name (logior sb-posix:o-rdonly sb-posix:o-nonblock)))
             (octets (make-array size :element-type '(unsigned-byte 8))))

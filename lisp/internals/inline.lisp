@@ -1,5 +1,6 @@
-;;;; Defines DEFINE-INLINE, by which this folder gives SBCL's internals names of our own. Code
-;;;; outside this folder does not name internals; lisp/tests/internals.lisp enforces that.
+;;;; Defines DEFINE-INLINE, with which the files of this folder define our names for SBCL's
+;;;; internals. Code outside this folder does not name internals; lisp/tests/internals.lisp enforces
+;;;; that.
 
 (in-package :steelbank)
 

@@ -1,8 +1,9 @@
-;;;; Delays the compilation of constructors.
+;;;; Delays the compilation of constructors: the functions that SBCL generates for calls of
+;;;; MAKE-INSTANCE with a constant class.
 ;;;;
 ;;;; SBCL compiles a constructor at its first call in each process, because the fasl contains only
-;;;; its name. Compilation takes milliseconds, whereas a call of MAKE-INSTANCE takes microseconds,
-;;;; and most constructors that a load calls are called once.
+;;;; the constructor's name. Compilation takes milliseconds, whereas a general call of MAKE-INSTANCE
+;;;; takes microseconds, and most constructors that a load calls are called once.
 
 (in-package :steelbank)
 
@@ -10,8 +11,8 @@
   "The number of calls of a constructor before it is compiled.")
 
 (defun compile-constructor-late (function constructor)
-  "Wrap SBCL's compilation of CONSTRUCTOR at its first call: use MAKE-INSTANCE for many calls."
-  ;; After +CALLS-UNCOMPILED+ calls, compile it.
+  "Wrap SBCL's compilation of CONSTRUCTOR: at first, use the general MAKE-INSTANCE instead."
+  ;; After +CALLS-UNCOMPILED+ calls, compile CONSTRUCTOR.
   (let ((calls 0))
     (declare (type fixnum calls))
     (setf (constructor-function constructor)

@@ -1,9 +1,9 @@
-;;;; Preserves ASDF's operation times when it rereads system definitions.
+;;;; Preserves ASDF's operation times when ASDF rereads system definitions.
 ;;;;
 ;;;; ASDF rereads a definition when it searches for a secondary system that does not exist, and once
-;;;; in each session that searches for a system defined in a file of another name. It then resets
-;;;; all systems of the file, even loaded ones, and forgets which operations were performed. If the
-;;;; definition has not changed, those operations are still valid.
+;;;; in each session that searches for a system defined in a file of another name. ASDF then resets
+;;;; all systems of the file, even loaded systems, and forgets which operations were performed. If
+;;;; the definition has not changed, those operations are still valid.
 
 (in-package :steelbank)
 
@@ -45,7 +45,7 @@
 
 (defun preserving-operations (function name &rest options)
   "Wrap ASDF's evaluation of a DEFSYSTEM form."
-  ;; If the form is the one that defined the system before, restore its operation times.
+  ;; If the form is unchanged since it last defined the system, restore the operation times.
   (let* ((name (or (around-user-code (asdf:coerce-name name)) name))
          (system (asdf:registered-system name))
          (before (gethash name *defined-systems*))

@@ -17,7 +17,7 @@
 (defun severity (condition)
   "Return the severity of CONDITION as a keyword, or NIL if it should not be shown."
   (typecase condition
-    ;; ASDF's summaries only repeat earlier diagnostics.
+    ;; Do not show notes and harmless redefinitions. ASDF's summaries repeat earlier diagnostics.
     ((or sb-ext:compiler-note uninteresting-redefinition
          uiop:compile-warned-warning uiop:compile-failed-warning)
      nil)
@@ -53,7 +53,8 @@
   "Return the report of CONDITION as a string of bounded length."
   (let* ((inner (innermost-condition condition))
          (*print-length* 20) (*print-level* 6) (*print-pretty* nil)
-         ;; A deprecation report mentions shared names twice; print them in full, without labels.
+         ;; A deprecation report mentions some names twice; print them in full, without circularity
+         ;; labels.
          (*print-circle* (not (typep inner 'sb-ext:deprecation-condition)))
          (text
            (cond ((source-end-p condition)
@@ -80,14 +81,14 @@
                   2000)))
 
 (defun bounded-text (text limit)
-  "Return TEXT, truncated to LIMIT characters."
+  "Return TEXT without surrounding white space, truncated to LIMIT characters."
   (let ((text (string-trim '(#\Space #\Newline #\Tab) text)))
     (if (> (length text) limit)
         (concatenate 'string (subseq text 0 limit) "…")
         text)))
 
 (defun session-tap (file)
-  "Return the tap of FILE, a pathname as the compiler names it, in this load."
+  "Return the tap of FILE, a pathname as the compiler names it, in this load, or NIL."
   (let ((tap *tap*))
     (if (and tap (tap-file-info tap)
              (equal file (file-info-pathname (tap-file-info tap))))
@@ -96,7 +97,7 @@
 
 (defun stream-place (stream position)
   "Return line and column, from 1, of character POSITION of STREAM."
-  ;; If POSITION is NIL, use the current read position.
+  ;; If POSITION is NIL, use the current read position. Return NIL if STREAM does not record lines.
   (when (form-tracking-stream-p stream)
     (multiple-value-bind (line column) (stream-line-and-column stream position)
       (list :line line :column column))))
@@ -109,7 +110,7 @@
         (stream-place stream nil))))
 
 (defun compiler-place (context)
-  "Return path, line, column and form of CONTEXT, an error context of the compiler."
+  "Return path, line, column and form of CONTEXT, an error context, as far as they are known."
   (let* ((file (error-context-file context))
          (path (error-context-path context))
          (number (and path (source-path-form-number path)))
@@ -173,8 +174,9 @@
 
 (defun frame-position (location source file)
   "Return the position in FILE of code LOCATION with debug SOURCE, as a property list, or NIL."
-  ;; FILE is a native name; return NIL if it was not loaded by us. If the file was read in this
-  ;; load, the position is a line and column. Otherwise the host looks it up in the file's sidecar.
+  ;; FILE is a native name; return NIL if we did not load FILE. If FILE was read in this load, the
+  ;; position is a line and column. Otherwise it is form numbers, which the host looks up in the
+  ;; sidecar of FILE.
   (let* ((toplevel (location-toplevel-form location))
          (number (location-form-number location))
          (tap (gethash (debug-source-namestring source) (load-session-taps *load-session*)))
@@ -210,7 +212,7 @@
 
 (defun note-undefined-names ()
   "Add the warnings that the abandoned compilation unit would have given at its end."
-  ;; They concern undefined variables, and functions that no file has defined so far.
+  ;; They concern undefined variables and types, and functions that no file has defined so far.
   (let ((files '()))
     (dolist (undefined (undefined-names))
       (let ((name (undefined-name undefined))
@@ -244,7 +246,7 @@
     (and symbol (symbolp symbol) (list :subject (symbol-name symbol)))))
 
 (defun note-diagnostic (condition &optional (severity (severity condition)))
-  "Add CONDITION to the diagnostics of this load, once. Return its position."
+  "Unless SEVERITY is NIL, add CONDITION to this load's diagnostics, once. Return its position."
   (let ((session *load-session*))
     (when (and severity session)
       (let* ((place (reporting-own-errors ("locating a diagnostic")

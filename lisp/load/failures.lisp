@@ -72,8 +72,9 @@
   (format nil "~{~A~^/~}" (asdf:component-find-path component)))
 
 (defun failure (condition &optional place)
-  "Return a description of what stopped the load, as a property list."
-  ;; It has kind, message, file and possible remedies. PLACE is the position of the failure.
+  "Return a property list that describes CONDITION, which stopped the load."
+  ;; It has the properties of FAILURE-NAMES, :PATH, :MESSAGE, and :RESTARTS: the descriptions of the
+  ;; restarts that are available. PLACE is the position of the failure.
   (let ((names (failure-names condition)))
     (append names
             (unless (getf names :path)
@@ -119,7 +120,7 @@
            (format nil "The debugger was called: ~A" (condition-text condition))))))
 
 (defun heap-text (condition)
-  "Return the text for CONDITION, a full heap. Mention it if loaded code keeps the heap full."
+  "Return the text for CONDITION, a full heap. Also report if loaded code keeps the heap full."
   (sb-ext:gc :full t)
   (let ((used (heap-in-use)))
     (format nil "~A~@[ Loaded code occupies ~D MiB, so anything that needs much memory will fail. ~

@@ -11,7 +11,7 @@
   "The directory of fasls and sidecars, which is separate from the user's own cache.")
 
 (defvar *lower-cache* nil
-  "The directory of the cache below this one, or NIL if there is none.")
+  "The directory of the lower cache, from which a scratch image takes files, or NIL.")
 
 (defun set-cache-directory (directory)
   "Store fasls and sidecars in DIRECTORY from now on."
@@ -28,11 +28,12 @@
      `(:output-translations (t (,*cache-directory* "fasls" :implementation :**/ :*.*.*))
                             :ignore-inherited-configuration))))
 
-;;; A scratch image has a cache on top of a lower one. New files go to the upper cache, and existing
-;;; files are taken from the lower one.
+;;; A scratch image has its own cache, the upper cache, on top of the main image's, the lower cache.
+;;; New files are written to the upper cache. Files that only the lower cache has are linked or
+;;; copied to the upper cache.
 
 (defvar *files-from-lower-cache* (make-hash-table :test 'equal :synchronized t)
-  "Native names of the files of this cache that were already looked up in the lower one.")
+  "Native names of the files of this cache that were already looked up in the lower cache.")
 
 (defun from-lower-cache (path)
   "Return PATH, a file of the cache."
@@ -111,7 +112,7 @@
   (eq (fasl-record-diagnostics record) :pending))
 
 (defun record-diagnostics (record)
-  "Return the diagnostics in RECORD."
+  "Return the diagnostics in RECORD, or NIL while they are pending."
   (if (pending-p record) '() (fasl-record-diagnostics record)))
 
 (defun record-stamps (record)
@@ -120,7 +121,7 @@
         (fasl-record-sidecar-stamp record)))
 
 (defparameter *record-head* (format nil "steelbank fasl record 3~%")
-  "The first line of a record's file, followed by the hash of the rest.")
+  "The first line of a record's file. The next line is the hash of the lines that follow it.")
 
 (defun record-path (fasl)
   "Return the path of the record of FASL."
@@ -206,7 +207,7 @@
     version))
 
 (defun intact-record (fasl)
-  "Return the record of FASL if FASL is unchanged since it was written, else NIL."
+  "Return the record of FASL if FASL has not changed since the record was made, else NIL."
   (let ((record (read-record fasl)))
     (when record
       (multiple-value-bind (version stamp)
@@ -220,7 +221,7 @@
 (defun make-record (fasl source &optional diagnostics)
   "Write a record next to FASL, which was compiled from SOURCE, a file version, with DIAGNOSTICS."
   ;; Return the record, or NIL if there is no fasl. Restrict access to the fasl before its stamp is
-  ;; taken, because that changes the stamp.
+  ;; taken, because a change of permissions changes the stamp.
   (close-to-others fasl)
   (let ((version (current-version fasl)))
     (when version
@@ -253,8 +254,8 @@
 
 (defun sidecar-lost-p (component record)
   "Return true if the sidecar of the source in RECORD is missing from the cache or unusable."
-  ;; It is unusable if it is damaged, incomplete, or of another file. COMPONENT is the component of
-  ;; the fasl.
+  ;; The sidecar is unusable if it is damaged, incomplete, or of another file. COMPONENT is the
+  ;; component of the fasl.
   (let ((source (compiled-source component)))
     (and source
          (let* ((date (file-version-write-date (fasl-record-source record)))
@@ -276,8 +277,8 @@
 
 (defun valid-record (fasl component)
   "Return the record of FASL, the fasl of COMPONENT."
-  ;; First recompile FASL if it is damaged or missing, or if its sidecar is. If the system compiles
-  ;; in its own way and so writes no record, write one.
+  ;; First recompile FASL if it is damaged or missing, or if its sidecar is damaged or missing. A
+  ;; system with a compilation method of its own writes no record; in that case, write one here.
   (let ((record (intact-record fasl)))
     (cond ((and record (not (sidecar-lost-p component record)))
            (unless (equal (record-stamps record) (fasl-record-written record))
@@ -310,8 +311,8 @@
 
 (defun call-in-shared-cache (function)
   "Call FUNCTION, which compiles into the cache."
-  ;; Another process may replace the same files at that moment; if one is missing, call FUNCTION
-  ;; again, at most twice.
+  ;; Another process may replace the same files meanwhile. After a file error in the cache, call
+  ;; FUNCTION again, at most twice.
   (loop repeat 2
         do (block moved
              (handler-bind ((file-error (lambda (condition)
@@ -355,7 +356,8 @@
 
 (defun discard-stale-fasl (operation component)
   "Delete the fasl that OPERATION, a COMPILE-OP, produces for COMPONENT, if it is stale."
-  ;; Also delete it if it has no intact record. ASDF then recompiles it and its dependents.
+  ;; Also delete the fasl if it is not a regular file, or if its record is missing or incomplete.
+  ;; ASDF then recompiles the file and its dependents.
   (let ((fasl (first (asdf:output-files operation component)))
         (source (compiled-source component)))
     (cond ((not (and source (in-cache-p fasl))))
@@ -378,7 +380,7 @@
                ((same-contents-p version loaded) :same)
                (t :changed)))))
 
-;; The keys are native names. The stamp is the one that the file had when it was found unchanged.
+;; The keys are native names. The stamp is the file's stamp when it was found unchanged.
 (sb-ext:define-load-time-global *definitions-as-read* (make-hash-table :test 'equal :synchronized t)
   "Maps each system definition that was found unchanged to its version as read and its stamp.")
 

@@ -1,6 +1,7 @@
-;;;; Encapsulations of ASDF, the compiler and the loader. Those that record progress and versions
-;;;; act only during our loads. Those around system definitions, constructors, the file system, fasl
-;;;; features and output translations always act.
+;;;; Encapsulations of ASDF, the compiler and the loader. Those that record progress and versions,
+;;;; or handle redefinitions, act only during our loads. Those around system definitions,
+;;;; constructors, the file system, fasl features, output translations and configuration files
+;;;; always act.
 
 (in-package :steelbank)
 
@@ -11,7 +12,7 @@
 
 (defun call-for-component (session component what function)
   "Report progress, then call FUNCTION, which compiles or loads COMPONENT."
-  ;; Return the component's file.
+  ;; WHAT is :COMPILE or :LOAD. Return the component's file.
   (check-load-session)
   (let ((file (source-file-of component))
         (*loading* (eq what :load)))
@@ -150,7 +151,7 @@
   (apply function plan options))
 
 (defun noted-load-as-source (function stream &rest arguments)
-  "Wrap LOAD-AS-SOURCE: make its file the current file. Definitions and init files can fail, too."
+  "Wrap LOAD-AS-SOURCE: make its file the current file, so that failures in it name the file."
   (let ((file (file-of-stream stream)))
     (if (and *load-session* file)
         (call-with-file *load-session* file

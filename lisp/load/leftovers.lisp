@@ -11,7 +11,7 @@
   "The definition of NAME as KIND in FILE."
   ;; For a method, NAME is the method. OBJECT changes when the definition is evaluated again.
   ;; VERSION is the version of the file that was loaded. For a function, CREATED is the write date
-  ;; of the file that it was compiled from.
+  ;; that the file had when the function was compiled.
   kind name file object version created)
 
 (sb-ext:define-load-time-global *marks* '()
@@ -43,7 +43,7 @@
 
 (defun function-file (function)
   "Return the native name and write date of the file that FUNCTION was compiled from."
-  ;; The date is the one at the time of compilation. Return NIL if there is no file.
+  ;; The date is the file's write date at the time of compilation. Return NIL if there is no file.
   (let* ((source (code-source (function-code (entry-function function))))
          (file (and source (debug-source-namestring source))))
     (and file (values (native-name file) (debug-source-created source)))))
@@ -131,7 +131,7 @@
 
 (defun leftovers (files gone)
   "Return the marks of the definitions of FILES that the files no longer contain."
-  ;; The contents are those that were last loaded. Files in GONE contain nothing.
+  ;; The contents are those that were last loaded. Files in GONE count as empty.
   (let ((before (marks-by-name)))
     (let ((found (remove-if-not
                   (lambda (mark)
@@ -142,7 +142,7 @@
                                (/= (mark-created mark) (file-version-write-date version)))
                           (not-defined-again-p mark (gethash key before)))))
                   (definitions-in files))))
-      ;; Keep an implicit generic function as long as some of its methods remain.
+      ;; Keep a generic function as long as some of its methods remain.
       (remove-if (lambda (mark)
                    (and (eq (mark-kind mark) :generic-function)
                         (set-difference
@@ -168,7 +168,7 @@
       (error () nil))))
 
 (defun leftover-text (mark)
-  "Return the beginning of the form that defines MARK, for display."
+  "Return the name that MARK defines as text; for a method, with qualifiers and specializers."
   (let ((name (mark-name mark)))
     (if (eq (mark-kind mark) :method)
         (name-text (list* 'method
@@ -180,7 +180,7 @@
 
 (defun leftovers-json (files gone remove)
   "Return the leftovers of FILES as JSON objects, sorted by their keys: file, kind and name."
-  ;; Files in GONE no longer exist. REMOVE is a list of the keys of definitions to remove from the
+  ;; Files in GONE count as empty. REMOVE is a list of the keys of definitions to remove from the
   ;; image.
   (flet ((key (mark)
            (format nil "~A ~(~A~) ~A" (mark-file mark) (mark-kind mark) (leftover-text mark))))

@@ -13,8 +13,8 @@
            (version (make-file-version (file-info-write-date (tap-file-info tap)) size
                                        (tap-content-hash tap))))
       (setf (gethash file (load-session-versions session)) version)
-      ;; Record system definitions, too, because they name symbols. If one failed, ASDF continues to
-      ;; use the previous definition.
+      ;; Record system definitions, too, because they name symbols. If reading a definition failed,
+      ;; ASDF continues to use the previous definition.
       (when (and (tap-source-load tap)
                  (not (and (tap-failed tap) (equal (pathname-type path) "asd"))))
         (setf (gethash file *loaded-files*) version)))
@@ -26,7 +26,7 @@
     (trim-tap tap)))
 
 (defun cause (condition)
-  "Return CONDITION, or the one that ASDF wrapped in it while reading a system definition."
+  "Return CONDITION, or the cause that ASDF wrapped in it while reading a system definition."
   (if (typep condition 'asdf:load-system-definition-error)
       (cause (asdf/find-system:error-condition condition))
       condition))
@@ -52,7 +52,7 @@
       (setf (load-session-failure session) (failure condition place)))))
 
 (defun true-reason (condition)
-  "Return CONDITION, or a heap-exhaustion condition if that ended the load."
+  "Return CONDITION, or a heap-exhaustion condition if a full heap ended the load."
   (flet ((full-p () (> (heap-in-use) (heap-limit))))
     (if (and (typep condition 'left-by-exit)
              (full-p)
@@ -133,7 +133,7 @@
         (failed-outcome session (make-condition 'left-by-exit)))))
 
 (defvar *noted-serial* nil
-  "The highest serial number of code that NOTE-LOADED-CODE processed; NIL before.")
+  "The highest serial number of code that NEW-CODE-FILES has processed; NIL before the first load.")
 
 (defun highest-serial ()
   "Return the highest serial number of user code; -1 if there is none."
@@ -163,7 +163,7 @@
 
 (defun new-code-files ()
   "Return a table of the files of code that was created since the last call."
-  ;; It maps each file to its write date at the time of compilation.
+  ;; The table maps each file to its write date at the time of compilation.
   (let ((seen (make-hash-table :test 'equal))
         (highest *noted-serial*))
     (map-code
@@ -182,7 +182,7 @@
 
 (defun note-new-code (versions noted-elsewhere)
   "Record the files of new code in the image, and return their number."
-  ;; Skip files that changed after they were compiled, and those for which NOTED-ELSEWHERE, called
+  ;; Skip files that changed after they were compiled, and files for which NOTED-ELSEWHERE, called
   ;; with name and write date, returns true. VERSIONS maps the files that were read to their
   ;; versions.
   (loop for path being the hash-keys of (new-code-files) using (hash-value created)
@@ -204,8 +204,8 @@
     (note-new-code (load-session-versions session)
                    (lambda (file created)
                      (declare (ignore created))
-                     ;; Skip files that are recorded already: a failed load leaves code of a newer
-                     ;; version, too.
+                     ;; Skip files that are already recorded. If a reload of such a file failed, the
+                     ;; image has some code of a version that is not completely loaded.
                      (or (gethash file *loaded-files*)
                          (gethash file (or components
                                            (setf components (known-component-files)))))))))
@@ -428,7 +428,7 @@
           "systems" (and systems (mapcar #'system-json (with-real-folders (known-systems))))))
 
 (defun outcome-json (outcome &key (systems t))
-  "Return OUTCOME, of LOAD-SYSTEM, LOAD-FILE or OPEN-PROJECT, as a JSON object."
+  "Return OUTCOME, an outcome of a load or of OPEN-PROJECT, as a JSON object."
   ;; SYSTEMS is as for IMAGE-JSON.
   (destructuring-bind (&key system path step status failure duration-ms compiled cached
                          diagnostics cautions) outcome

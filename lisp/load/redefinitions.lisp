@@ -1,6 +1,6 @@
 ;;;; Handles redefinitions that occur only on a reload: packages that lost exports, constants with
 ;;;; new values, structures with new slots. A load takes the restart that continues, as a user
-;;;; would, and reports it as a caution in its answer.
+;;;; would, and reports the redefinition as a caution in its answer.
 
 (in-package :steelbank)
 
@@ -108,7 +108,7 @@
                          (lambda (condition)
                            (unless (gethash name (load-session-constants session))
                              (note-caution "The constant ~S has a new value. Code that is not ~
-                                            recompiled still uses the old one."
+                                            recompiled still uses the old value."
                                            name)
                              (continue condition)))))
           (multiple-value-prog1 (apply function name value more)

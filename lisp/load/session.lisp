@@ -17,17 +17,18 @@
   ;; The native names of the files that failed to compile.
   (broken '() :type list)
   ;; The native names of the files that use names which were undefined when the load was abandoned.
-  ;; The compiler would have reported them at the end of the compilation unit. T means any file.
+  ;; The compiler would have reported these names at the end of the compilation unit. T means any
+  ;; file.
   (unreported t :type (or list (eql t)))
   ;; True if the stack was nearly exhausted, so that the failure must be described from a copy of
   ;; the stack.
   (copied nil :type boolean)
   (restarts '() :type list)
-  ;; Maps the native name of each source file to :COMPILED, or to :CACHED if its fasl existed. The
-  ;; files are sorted by the time of compiling or loading.
+  ;; Maps the native name of each source file to :COMPILED, or to :CACHED if it was loaded but not
+  ;; compiled. The files are sorted by the time of compiling or loading.
   (files (make-hash-table :test 'equal) :type hash-table)
   (diagnostics '() :type list)
-  ;; The diagnostics that occur only when a file is compiled.
+  ;; The diagnostics, except errors, that were signalled while files were compiled.
   (compile-diagnostics '() :type list)
   ;; Sentences that the answer gives in addition to the outcome.
   (cautions '() :type list)
@@ -57,9 +58,8 @@
       (setf (gethash name table) t))))
 
 (defun note-file (session file how)
-  "Record that FILE, a native name, was :COMPILED in SESSION, or loaded from a :CACHED fasl."
-  ;; HOW is the keyword. A file that was compiled is loaded from its fasl as well, and remains
-  ;; :COMPILED.
+  "Record that FILE, a native name, was compiled (:COMPILED) or only loaded (:CACHED) in SESSION."
+  ;; HOW is the keyword. A file that was compiled is also loaded, and remains :COMPILED.
   (let ((files (load-session-files session)))
     (unless (eq (gethash file files) :compiled)
       (setf (gethash file files) how))))
@@ -108,8 +108,8 @@
 
 (defun native-truename (path)
   "Return the native name of the truename of the file PATH, or of PATH if the file does not exist."
-  ;; TRUENAME creates a pathname for each component, which takes ten times as long. Only TRUENAME
-  ;; handles overlays.
+  ;; Avoid TRUENAME if possible, because it creates a pathname for each component, which takes ten
+  ;; times as long. Only TRUENAME handles overlays and logical or relative pathnames.
   (or (and (typep path '(and pathname (not logical-pathname)))
            (not (overlay path))
            (let ((name (when-file-permits (sb-ext:native-namestring path))))
@@ -127,7 +127,8 @@
   (let ((before (load-session-file session))
         (*file* file))
     (setf (load-session-file session) file)
-    ;; After a non-local exit, do not restore it: if the load ended, this is the file that ended it.
+    ;; After a non-local exit, do not restore the previous file: if FILE ended the load, the session
+    ;; must still name it.
     (multiple-value-prog1 (funcall function)
       (setf (load-session-file session) before))))
 

@@ -119,8 +119,8 @@
 
 (defun load-order ()
   "Return the systems that were loaded since RECORD-INPUTS, as JSON objects."
-  ;; They are in the order of their first files. The caller must have collected garbage, or "keeps"
-  ;; may be true for memory that would be released.
+  ;; They are in the order in which their first files were loaded. The caller must have collected
+  ;; garbage, or "keeps" may be true for a system with memory that would be released.
   (loop for name across (or *memory-owners* #())
         for number from 0
         for system = (and name (asdf:registered-system name))
@@ -145,7 +145,7 @@
 ;;; Obstacles to saving
 
 (defun foreign-threads ()
-  "Return a sentence for each thread that is not ours."
+  "Return a sentence for each thread that belongs to neither the Lisp half nor the runtime."
   (loop for thread in (sb-thread:list-all-threads)
         unless (or (eq thread *supervisor*)
                    (find thread *lanes* :key #'lane-thread)
@@ -161,7 +161,7 @@
                         (with-plain-printing (bounded-text (princ-to-string timer) 200)))))
 
 (defun open-streams ()
-  "Return a sentence for each open file and device."
+  "Return a sentence for each open stream that has a file descriptor."
   (loop for stream in (open-file-streams)
         collect (format nil "~A is open, but open files cannot be saved in a snapshot."
                         (or (when-file-permits (let ((path (stream-pathname stream)))
@@ -311,7 +311,7 @@
 (defun set-overlays (overlays)
   "Replace all overlays by OVERLAYS, a list of lists of a file and its text file."
   ;; Both are native names; the text file is NIL if the file counts as deleted. The write date of an
-  ;; overlay is that of its text file.
+  ;; overlay is that of its text file plus one second.
   (clrhash *overlays*)
   (loop for (file text) in overlays
         for date = (and text (file-write-date (sb-ext:parse-native-namestring text)))

@@ -1,5 +1,6 @@
-;;;; Connects a user's editor to the image through the user's own Swank or Slynk. Swank is loaded as
-;;;; an ASDF system, so its symbols are looked up when they are needed.
+;;;; Connects a user's editor to the image through the user's own Swank or Slynk, which is loaded as
+;;;; an ASDF system at run time, so its symbols are looked up when they are needed. In this file,
+;;;; Swank also stands for Slynk.
 
 (in-package :steelbank)
 
@@ -14,7 +15,7 @@
   (:report (lambda (condition stream)
              (declare (ignore condition))
              (format stream "Neither Swank nor Slynk was found: ASDF cannot find system swank or ~
-                             slynk. Install one (Debian: apt install cl-swank; Quicklisp: ~
+                             slynk. Install either (Debian: apt install cl-swank; Quicklisp: ~
                              (ql:quickload \"swank\"), with its setup in ~~/.sbclrc; Sly: add its ~
                              folder slynk to CL_SOURCE_REGISTRY), and restart.")))
   (:documentation "No system that serves an editor was found."))
@@ -48,7 +49,7 @@
 (defun refusing-stranger (function stream)
   "Wrap Swank's authentication: disconnect clients that do not know the secret."
   ;; The error of such a client is reported and ends the listener, which is then reopened. Otherwise
-  ;; it would wait in the debugger of a connected editor.
+  ;; the listener would wait in the debugger of a connected editor.
   (let ((known nil)
         (sb-ext:*invoke-debugger-hook* 'debugger-hook)
         (*debugger-hook* nil))
@@ -74,8 +75,8 @@
   "The number of attempts to listen again before a failure is reported.")
 
 (defun reopen-swank (port)
-  "Have Swank listen on PORT again. Retry for as long as another program uses the port."
-  ;; Swank's sentinel closes the socket asynchronously.
+  "Have Swank listen on PORT again. Retry until the port is free."
+  ;; Swank's sentinel closes the socket asynchronously, so the first attempts may fail.
   (around-user-code (call-swank "STOP-SERVER" port))
   (loop for attempt from 1
         do (pause-microseconds (if (< attempt *reopening-attempts*) 100000 1000000))
@@ -119,11 +120,11 @@
 
 (define-question "code-made" ()
   "Return the number of code objects created so far, which grows when a user compiles code."
-  ;; An export that must be repeated counts as one.
+  ;; An export that must be repeated counts as one code object.
   (+ (last-code-serial) *incomplete-exports*))
 
 (define-question "note-new-code" ()
-  "Record the files that a user compiled and loaded in the editor."
+  "Record the files that a user compiled and loaded from the editor."
   ;; If there are new files, return the contents of the image.
   (if (plusp (note-new-code (make-hash-table :test 'equal)
                             (lambda (file created)

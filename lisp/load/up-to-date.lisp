@@ -1,9 +1,9 @@
 ;;;; Tracks up-to-date systems, which are loaded and unchanged, so that ASDF's plan can skip them.
 ;;;;
-;;;; ASDF's plan checks each file and fasl of all direct and indirect dependencies of a system. If a
-;;;; plan found nothing to do for a system, and none of its files or its dependencies' files was
-;;;; touched since, the next plan would find the same. Such systems are registered in ASDF's session
-;;;; as done.
+;;;; ASDF's plan checks each file and fasl of all direct and indirect dependencies of a system.
+;;;; Assume that a plan found nothing to do for a system, and that the system's files, its
+;;;; dependencies' files and *FEATURES* have not changed since. Then the next plan would find
+;;;; nothing to do, either. Such systems are registered in ASDF's session as done.
 
 (in-package :steelbank)
 
@@ -47,7 +47,7 @@
     (flet ((note (operation component)
              (let ((other (asdf:component-system component)))
                ;; A system depends on the definition of its primary system but not on loading it.
-               ;; The file that defines both is among its sources.
+               ;; The file that defines both systems is among the sources of SYSTEM.
                (unless (or (eq other system)
                            (and (eq other primary) (typep operation 'asdf:define-op)))
                  (pushnew (asdf:component-name other) names :test #'equal)))))
@@ -106,14 +106,14 @@
 
 (defun built-in-p (name)
   "Return true if the system NAME is built into the image and has no files, such as UIOP."
-  ;; Each plan has actions for it that do nothing.
+  ;; Each plan has actions for such a system, which do nothing.
   (let ((system (asdf:registered-system name)))
     (and (typep system 'asdf:system)
          (null (asdf:system-source-file system))
          (null (asdf:component-children system)))))
 
 (defun unchanged-systems ()
-  "Return the up-to-date systems with files that have not been touched since."
+  "Return the systems in *UP-TO-DATE-SYSTEMS* that, with their dependencies, are still unchanged."
   (let ((verdicts (make-hash-table :test 'equal))
         (features (make-hash-table :test 'eq)))
     (labels ((unchanged-p (up-to-date)
@@ -171,8 +171,8 @@
   ;; TOLD is as for REGISTER-UP-TO-DATE-SYSTEMS.
   (asdf/session:with-asdf-session ()
     (let ((session (asdf/session:toplevel-asdf-session)))
-      ;; Upgrade ASDF now. Otherwise the first OPERATE of a session does it and continues in a new
-      ;; session, without the registered systems.
+      ;; Upgrade ASDF now. Otherwise the first OPERATE of a session would upgrade ASDF and continue
+      ;; in a new session, without the registered systems.
       (unless (asdf/session:asdf-upgraded-p session)
         (setf (asdf/session:asdf-upgraded-p session) t)
         (asdf:upgrade-asdf)))

@@ -1,5 +1,5 @@
-;;;; Tests that SBCL's internals are as expected, that the table of them is complete, and that only
-;;;; lisp/internals/ names them.
+;;;; Tests that SBCL's internals are as expected, that the table of internals is complete, and that
+;;;; only lisp/internals/ names internals.
 
 (in-package :steelbank-tests)
 
@@ -27,8 +27,8 @@
              (eql (search "public" (documentation package t)) 0)))))
 
 (defun internal-p (package name exported)
-  "Return true if NAME of PACKAGE, one of SBCL's, is an internal."
-  ;; EXPORTED is true if it is written with a single colon.
+  "Return true if NAME of PACKAGE, a package of SBCL's, is an internal."
+  ;; EXPORTED is true if the symbol is written with a single colon.
   (not (and exported
             (or (public-package-p package)
                 (and (string= package "SB-SYS")

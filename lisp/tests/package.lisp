@@ -11,7 +11,7 @@
   "The sentences reported to the host, newest first. There is no host in tests.")
 
 (defun run ()
-  "Run every test. Signal an error if one fails, or if an internal error is reported."
+  "Run every test. Signal an error if a test fails, or if an internal error is reported."
   (steelbank::encapsulate 'steelbank::report 'tests (lambda (function sentence)
                                                       (declare (ignore function))
                                                       (push sentence *reported*)))

@@ -31,7 +31,8 @@
 
 (define-question "disassemble" (name package operator)
   "Return the machine code of the function NAME in PACKAGE."
-  ;; If OPERATOR is setf or compiler-macro, return that of NAME's SETF function or compiler macro.
+  ;; If OPERATOR is setf or compiler-macro, return the code of NAME's SETF function or compiler
+  ;; macro.
   (multiple-value-bind (symbol status) (find-named-symbol name package)
     (if (member status '(:no-symbol :no-package))
         (missing-object status)

@@ -115,7 +115,7 @@
 
 (defun unread-position (trial condition)
   "Return the position up to which the code of TRIAL had been read when CONDITION was signalled."
-  ;; It is in characters. Return NIL if CONDITION is not about reading the code.
+  ;; The position is in characters. Return NIL if CONDITION is not about reading the code.
   (and (typep condition 'stream-error)
        (trial-stream trial)
        (eq (around-user-code (stream-error-stream condition)) (trial-stream trial))

@@ -26,7 +26,7 @@
     (or (null mismatch) (= mismatch (length prefix)))))
 
 (defun own-frame-p (name own)
-  "Return true if NAME is the name of a source file of SBCL, or of one below the folder OWN."
+  "Return true if NAME is the name of a source file of SBCL, or of a file below the folder OWN."
   (and (stringp name)
        (or (prefix-p "SYS:" name) (prefix-p own name)
            ;; The source files of SBCL's contrib modules have names from the build of SBCL.
@@ -34,7 +34,7 @@
 
 (defun code-location-place (location)
   "Return the position of LOCATION as a property list of :FORM and :NUMBER."
-  ;; Return NIL if the compiler did not record it.
+  ;; Return NIL if the compiler did not record the position.
   (let ((form (and location (location-toplevel-form location)))
         (number (and location (location-form-number location))))
     (and form number
@@ -67,9 +67,9 @@
         (name-text name))))
 
 (defun user-frame (debug-fun location own code locals)
-  "Return the call of DEBUG-FUN at LOCATION as a JSON object, or NIL if it is SBCL's or ours."
-  ;; CODE is the number of the code being evaluated. LOCALS is a function that returns the names and
-  ;; handles of the local variables.
+  "Return the call of DEBUG-FUN at LOCATION as a JSON object, or NIL if it is not in user code."
+  ;; OWN is the value of OWN-FOLDER. CODE is the number of the code being evaluated. LOCALS is a
+  ;; function that returns the names and handles of the local variables.
   (let* ((source (location-source location))
          (name (and source (debug-source-namestring source)))
          (in-code (and source (eql code (getf (debug-source-properties source) :steelbank-code)))))
@@ -111,7 +111,8 @@
 (defun user-frames (code &key (locals t) copied)
   "Return the user's stack frames, innermost first, as JSON objects."
   ;; Second value: the number of frames that were omitted. Consecutive calls at the same position
-  ;; become one frame with their number. COPIED are return addresses to use instead of the stack.
+  ;; become one frame with the number of calls. COPIED are return addresses to use instead of the
+  ;; stack.
   (let ((frames '()) (count 0) (more 0) (times 1) (own (own-folder)))
     (labels ((note-times ()
                (when (> times 1)

@@ -33,8 +33,8 @@
 
 (defun compared-assertion (predicate values &rest initargs)
   "Return the assertion that PREDICATE holds for VALUES, conses of a form and its value."
-  ;; If one of two forms is constant, its value is the expected one. Otherwise it is unknown which
-  ;; value is expected.
+  ;; If PREDICATE tests equality and one of two forms is constant, the constant is the expected
+  ;; value. Otherwise it is unknown which value is expected, and constants are omitted.
   (let ((constants (remove-if-not #'constantp values :key #'car))
         (others (remove-if #'constantp values :key #'car)))
     (apply #'make-assertion
@@ -56,7 +56,7 @@
   (apply function form control arguments))
 
 (defun fiveam-assertion (result)
-  "Return RESULT as an assertion."
+  "Return RESULT, a result of a check in FiveAM, as an assertion."
   (flet ((is (name) (is-a result "IT.BESE.FIVEAM" name)))
     (let* ((form (its-slot result "TEST-EXPR"))
            (noted (find form *fiveam-comparisons* :key #'first))
@@ -146,12 +146,13 @@
 
 (defun fiasco-values (form arguments)
   "Return the predicate of FORM, an asserted form, and conses of its parts and their values."
-  ;; They are taken from the ARGUMENTS of the failure's report.
+  ;; Take them from ARGUMENTS, the arguments of the failure's report. Return NIL if these are in no
+  ;; known form.
   (cond ((not (and (consp form) (consp (first arguments)))) nil)
         ;; The arguments are (predicate x y), then each form followed by its value.
         ((and (= (length form) 3) (= (length arguments) 5) (eq (first form) (caar arguments)))
          (values (first form) (plist-alist (rest arguments))))
-        ;; The arguments are the form, a word, then each form preceded by its number.
+        ;; The arguments are the form, a word, then number, form and value of each part.
         ((equal form (first arguments))
          (values nil (loop for (nil part value) on (cddr arguments) by #'cdddr
                            collect (cons part value))))))
@@ -176,7 +177,7 @@
                                          (describe-object failure stream))))))))
 
 (defun fiasco-test (test)
-  "Return the test for Fiasco's TEST. Its package is that of its suite, if any."
+  "Return the test for Fiasco's TEST, in the package of the suite that is its parent, if any."
   (let ((known (named-test (its-slot test "NAME") (fdefinition (its-slot test "NAME"))))
         (suites (symbol-value (its "FIASCO" "*PACKAGE-BOUND-SUITES*"))))
     (loop for package being the hash-keys of suites using (hash-value suite)
@@ -210,10 +211,10 @@
 ;;; 1AM: a failed check signals an error, which ends the test
 
 (defvar *failed-check* nil
-  "The error that 1AM's SIGNALS signals if its body did not signal the expected condition.")
+  "The error that left 1AM's SIGNALS, because its body did not signal the expected condition.")
 
 (defun noted-signals (function expected body)
-  "Wrap 1AM's %SIGNALS."
+  "Wrap 1AM's %SIGNALS: record the errors that leave it."
   (handler-bind ((error (lambda (condition) (setf *failed-check* condition))))
     (funcall function expected body)))
 
@@ -313,7 +314,7 @@
 ;;; Parachute
 
 (defun parachute-assertion (result)
-  "Return RESULT as an assertion."
+  "Return RESULT, a result in a report of Parachute, as an assertion."
   (flet ((is (name) (is-a result "ORG.SHIRAKUMO.PARACHUTE" name)))
     (let* ((failed (eq (its-slot result "STATUS") :failed))
            (compared (and failed (is "COMPARISON-RESULT")))
@@ -336,7 +337,7 @@
           append (append (and (its-slot part "RESULTS") (parachute-results part)) (list part))))
 
 (defun call-with-children (chain function)
-  "Call FUNCTION while each test of CHAIN has only the next one as its child, and the last none."
+  "Call FUNCTION while each test of CHAIN has the next test as its only child, and the last none."
   ;; The first test is the outermost one.
   (let ((had (mapcar (lambda (test) (its-slot test "CHILDREN")) chain)))
     (flet ((put (test children)
@@ -359,9 +360,9 @@
     (let* ((needed (tests (call-its "ORG.SHIRAKUMO.PARACHUTE" "DEPENDENCIES" test)))
            (unmet (remove-if #'passed-p (remove-duplicates needed))))
       (if unmet
-          (format nil "It depends on ~{~a~^, ~}, which did not pass."
+          (format nil "The test depends on ~{~a~^, ~}, which did not pass."
                   (mapcar (lambda (test) (its-slot test "NAME")) unmet))
-          "Its parent skips it."))))
+          "The test's parent skips it."))))
 
 (define-framework "parachute" "ORG.SHIRAKUMO.PARACHUTE"
     (:tests (loop with indexes = (symbol-value (its "ORG.SHIRAKUMO.PARACHUTE" "*TEST-INDEXES*"))
@@ -398,7 +399,7 @@
 ;;; lisp-unit2
 
 (defun lisp-unit2-failure (failure)
-  "Return FAILURE as an assertion."
+  "Return FAILURE, a failure or error that lisp-unit2 recorded, as an assertion."
   (flet ((told (slot)
            (let ((values (its-slot failure slot)))
              (list (if (and (consp values) (null (rest values))) (first values) values)))))
@@ -450,7 +451,7 @@
   "The descriptions of prove's subtests that are running, innermost first.")
 
 (defun prove-subtest (function description body)
-  "Wrap prove's %SUBTEST."
+  "Wrap prove's %SUBTEST: record DESCRIPTION while BODY runs."
   (let ((*prove-subtests* (cons description *prove-subtests*)))
     (funcall function description body)))
 
@@ -462,7 +463,8 @@
            (raised (is "ERROR-TEST-REPORT"))
            (compared (and (is "FAILED-TEST-REPORT") (not raised)))
            (description (its-slot report "DESCRIPTION"))
-           ;; An error inside an assertion fails it; an error outside has no form.
+           ;; An error inside an assertion fails the assertion; an error outside any assertion has
+           ;; no form.
            (outside (and raised (symbolp form) (null (symbol-package form)))))
       (make-assertion :status (cond (outside :error)
                                     ((is "FAILED-TEST-REPORT") :failed)

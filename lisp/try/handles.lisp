@@ -17,7 +17,7 @@
 
 (defmacro with-handles (&body body)
   "Run BODY with the lock of *HANDLES*, without interrupts."
-  ;; Code that an interrupt runs may create handles, and a collection may drop them.
+  ;; Code that an interrupt runs may create handles, and a garbage collection may drop all handles.
   `(sb-sys:without-interrupts
      (sb-thread:with-mutex (*handle-lock*)
        ,@body)))

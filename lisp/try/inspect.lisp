@@ -1,4 +1,4 @@
-;;;; inspect: lists the parts of an object, and their parts by paths.
+;;;; inspect: lists the parts of an object, or of the part of an object at a given path.
 
 (in-package :steelbank)
 

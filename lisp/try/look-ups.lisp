@@ -5,14 +5,14 @@
 (in-package :steelbank)
 
 (defvar *renamed* '()
-  "The old name, package and new name of the symbol to record look-ups of, or NIL.")
+  "The old name, package and new name of the renamed symbol while look-ups are recorded, or NIL.")
 
 (defvar *look-ups* '()
   "The calls that looked up the old name, as frames, newest first.")
 
 (defun looked-up-by-user-p ()
   "Return true if user code or a library, rather than SBCL, called the current look-up."
-  ;; SBCL's printer calls it, for example.
+  ;; For example, SBCL's printer looks up symbols.
   (let ((own (own-folder)))
     (map-frames (lambda (frame)
                   (let* ((source (location-source (frame-location frame)))

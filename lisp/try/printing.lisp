@@ -30,7 +30,8 @@
                  (cut (catch 'enough
                         (with-plain-printing
                           (let ((*print-length* length) (*print-level* level)
-                                ;; In a short text, labels of shared objects only obscure it.
+                                ;; In a short text, labels of shared objects would only obscure the
+                                ;; value.
                                 (*print-circle* (> limit 200))
                                 (*read-default-float-format* 'single-float)
                                 (*package* package))

@@ -140,17 +140,17 @@
 
 (sb-ext:define-load-time-global *test-origins*
     (make-hash-table :test 'eq :weakness :key :synchronized t)
-  "The load that created each test, by the test's identity: a list of the file, or NIL.")
+  "Maps the identity of each test to the load that created the test: a list of the file, or NIL.")
 
 (sb-ext:define-load-time-global *file-loads* (make-hash-table :test 'equal :synchronized t)
   "The last successful load of each file, as in *TEST-ORIGINS*.")
 
 (defun test-identity (test)
-  "Return an object that its framework creates anew whenever the form of TEST is evaluated."
+  "Return an object that the framework creates again whenever the form of TEST is evaluated."
   (or (test-function test) (test-designator test)))
 
 (defun note-tests (origin)
-  "Record ORIGIN for the tests that have none."
+  "Record ORIGIN for the tests that have no recorded origin."
   (dolist (framework (loaded-frameworks))
     (dolist (test (reporting-own-errors ("listing tests") (funcall (framework-list framework))))
       (unless (nth-value 1 (gethash (test-identity test) *test-origins*))
@@ -273,7 +273,8 @@
 
 (define-question "test-operations" (name &rest others)
   "Return the names of the systems to perform test-op on, to test the system NAME."
-  ;; Return NAME if its test-op does anything, or else those of OTHERS with a test-op that does.
+  ;; Return NAME if its test-op does anything, or else those of OTHERS with a test-op that does
+  ;; something.
   (flet ((acts-p (name) (test-op-acts-p (asdf:find-system name))))
     (if (acts-p name)
         (list name)

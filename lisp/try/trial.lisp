@@ -26,7 +26,7 @@
 
 (defun trial-restarts-json (trial condition)
   "Return the restarts that the code of TRIAL established for CONDITION, as JSON objects."
-  ;; Code that it called may have established them.
+  ;; Include restarts that were established by functions that the code called.
   (remove-duplicates
    (loop for restart in (compute-restarts condition)
          for name = (restart-name restart)
@@ -51,7 +51,7 @@
 (defun describe-stack (trial condition &key copied)
   "Record in TRIAL the stack, and the restarts for CONDITION."
   ;; CONDITION is NIL if the host stops the trial. COPIED are the return addresses of a stack that
-  ;; was unwound. Near the end of the heap, record only positions.
+  ;; was unwound. With COPIED, or if memory is exhausted, record only positions.
   (let ((short (or copied (typep condition 'storage-condition))))
     (when (trial-stream trial)
       (setf (trial-read-to trial) (file-position (trial-stream trial))))

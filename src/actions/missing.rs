@@ -1,6 +1,6 @@
-//! Builds the answers for names that do not exist: symbols, packages, systems, paths, patterns and
-//! edits. All tools use the same message, suggestions and remedies. `NotFoundReply` is the answer,
-//! and `of_error` turns "not found" errors into it.
+//! Builds the answers to requests that name a symbol, package, system, path or edit that does not
+//! exist, or a pattern that matches nothing. All tools use the same message, suggestions and
+//! remedies. `NotFoundReply` is the answer, and `of_error` turns "not found" errors into it.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -23,8 +23,8 @@ pub(crate) struct LookupReply<T> {
     pub(crate) found: bool,
     #[serde(flatten)]
     pub(crate) answer: Option<T>,
-    /// The report that it does not exist. Omitted from the schemas, because every tool has this
-    /// field and it would dominate many schemas.
+    /// The report that the requested thing does not exist. Omitted from the schemas: most answers
+    /// have these fields, which would dominate many schemas.
     #[serde(flatten)]
     #[schemars(skip)]
     pub(crate) missing: Option<NotFoundReply>,
@@ -45,13 +45,13 @@ pub(crate) struct NotFoundReply {
     /// can be undone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     suggestions: Vec<String>,
-    /// Further information: the system to load, or unloaded files that contain the name.
+    /// Further information, such as the system to load, or unloaded files that contain the name.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
     /// Suggested next steps.
     #[serde(skip_serializing_if = "Vec::is_empty", rename = "try")]
     remedies: Vec<String>,
-    /// Whether the text form includes the remedies. JSON always does.
+    /// Whether the text form includes the remedies. The JSON form always includes them.
     #[serde(skip)]
     advises: bool,
 }
@@ -111,7 +111,7 @@ impl NotFoundReply {
         Self { advises: true, ..Self::new(bank, &asked, LookupStatus::NoPackage, note) }
     }
 
-    /// Builds the answer for the missing system `name`, given the names of the project's systems.
+    /// Builds the answer for the missing system `name`. `systems` names the systems that exist.
     pub(crate) fn system(systems: &[String], name: &str) -> Self {
         Self {
             message: format!("System {} not found", cut(name)),
@@ -150,7 +150,8 @@ impl NotFoundReply {
         }
     }
 
-    /// Builds an answer from `message`, which reports what is missing, and similar names.
+    /// Builds an answer from `message`, which reports what is missing, from similar names and from
+    /// a note.
     pub(crate) fn other(message: String, suggestions: Vec<String>, note: Option<String>) -> Self {
         Self { message, suggestions, note, remedies: Vec::new(), advises: false }
     }
@@ -225,7 +226,8 @@ impl NotFoundReply {
     }
 }
 
-/// Turns a "not found" error into an answer; returns other errors unchanged.
+/// Turns a "not found" error into an answer. Returns other errors as failures, and also the error
+/// for a system that the project or ASDF lists.
 pub(crate) fn of_error(bank: &Steelbank, error: Error, outcome: CallOutcome) -> Result<ToolAnswer, Failure> {
     let missing = match &error {
         Error::NotFound(NotFound::Symbol { asked, status, unseen }) => {

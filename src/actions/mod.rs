@@ -1,10 +1,11 @@
 //! Implements everything that steelbank does for a user, one module for each action. Each module
 //! has the request type, the answer type, the code that computes the answer, the answer's text
 //! form, and the tool that agents call. The folders group actions: `uses` finds callers and
-//! references, `symbols` describes names, `run` loads and runs code, `change` edits source files,
-//! and `text` searches plain text. Requests implement `Question` or `Action`, so library users, the
-//! LSP server and the tools share one implementation. `tools` is the registry of all tools.
-//! `missing` builds the answers for names that do not exist.
+//! references, `symbols` finds and describes symbols and packages, `run` loads and runs code,
+//! `change` edits source files and reloads them, and `text` searches the files' text. Requests
+//! implement `Question` or `Action`, so library users, the LSP server and the tools share one
+//! implementation. `tools` is the registry of all tools. `missing` builds the answers to requests
+//! that name something that does not exist.
 
 pub mod change;
 pub(crate) mod missing;
@@ -137,7 +138,7 @@ mod tests {
         assert!(tools().chosen(",").is_err());
     }
 
-    /// Library users can print every answer with `Display`, without calling a tool.
+    /// Library users can print these answers with `Display`, without calling a tool.
     #[test]
     fn answers_are_texts() {
         fn shown<T: std::fmt::Display>() {}
@@ -162,7 +163,7 @@ mod tests {
     }
 
     /// The default set omits rarely used tools and tools that need a permission that was not
-    /// granted. Calling them by name still works.
+    /// granted. Omitted tools can still be called by name.
     #[test]
     fn default_set_lists_daily_tools() {
         let listed = |permissions| {
@@ -233,8 +234,8 @@ mod tests {
         assert_eq!(written, declared);
     }
 
-    /// Each tool declares the permissions that it checks and the copies that it starts. Only the
-    /// listed files start processes.
+    /// Each tool declares that it checks permissions and that it starts scratch copies of the
+    /// image, if it does. Only the listed files start processes.
     #[test]
     fn permissions_and_processes_are_declared() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

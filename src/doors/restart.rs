@@ -145,7 +145,8 @@ impl ServedClients {
     }
 
     /// Executes the program again, and hands over each client's unread input and repeatable calls.
-    /// If Lisp has died too often, continues without Lisp instead.
+    /// If Lisp has died too often, continues without Lisp instead. Does nothing if all clients have
+    /// left and no other client can connect.
     fn restart_in_place(&self, hooks: &RestartHooks, cause: &Cause) {
         // The lock keeps new clients out during the restart.
         let clients = self.clients.lock();

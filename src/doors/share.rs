@@ -1,10 +1,10 @@
 //! Connects client processes to the host of a shared image, and passes their streams to it.
 //!
 //! Each host has three files in the cache folder: its socket, a lock and a log. A client connects
-//! while it holds the lock; if there is no host, it creates the socket and starts a host that
-//! listens on it. A host ends while it holds the same lock, so that it cannot end while a client
-//! waits in its queue. A connected client sends a [`Joining`] message with two descriptors, and the
-//! host replies with [`HostMessage`]s.
+//! while it holds the lock. If there is no host, the client creates the socket and starts a host
+//! that listens on the socket. A host ends while it holds the same lock, so that no client can
+//! connect to a host that ends. A connected client sends a [`Joining`] message with two
+//! descriptors, and the host replies with [`HostMessage`]s.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Write};
@@ -34,20 +34,20 @@ pub(super) struct HostAddress {
     name: String,
 }
 
-/// The right to connect to the host, to start one, or to end as one. Only one process holds it at a
-/// time.
+/// The lock of a host's address. A process holds it while it connects to the host, starts the host,
+/// or ends as the host. Only one process holds it at a time.
 pub(super) struct HostLock<'a> {
     address: &'a HostAddress,
     _lock: File,
 }
 
-/// The first message of a client's process. The descriptors of the client's streams are attached to
-/// it.
+/// The first message of a client's process, to which the descriptors of the client's streams are
+/// attached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Joining {
     /// The full description of the required image, because the hashes in two addresses may collide.
     pub(super) image: String,
-    /// The client's permissions and tools.
+    /// The settings of this client.
     pub(super) settings: ClientSettings,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct ClientSettings {
     pub(super) edits: bool,
     /// The offered tools, as in `--tools`. `None`: the tools for daily use.
     pub(super) tools: Option<String>,
-    /// The port for SLIME or Sly, if requested; 0 selects a free one.
+    /// The port for SLIME or Sly, if requested; 0 selects a free port.
     #[serde(default)]
     pub(super) swank: Option<u16>,
     /// The client's protocol.
@@ -113,7 +113,7 @@ impl HostAddress {
         &self.name
     }
 
-    /// Returns the path of the host's log, which is its standard error.
+    /// Returns the path of the host's log, which is its standard output and standard error.
     pub(super) fn log(&self) -> PathBuf {
         self.folder.join(format!("{}.log", self.name))
     }
@@ -189,7 +189,7 @@ impl HostLock<'_> {
 /// Checks that the process at the other end belongs to this user.
 ///
 /// # Errors
-/// It belongs to another user.
+/// The process belongs to another user, or its user cannot be determined.
 pub(super) fn check_user(stream: &UnixStream) -> io::Result<()> {
     let (peer, own) = (socket_peercred(stream)?.uid, rustix::process::geteuid());
     match peer == own {

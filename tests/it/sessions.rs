@@ -48,6 +48,7 @@ sessions! {
     excluded_code_is_listed
     failures_report_name_and_place
     files_compiled_by_programs_are_indexed
+    local_operators_are_not_expanded
     names_in_text_are_never_unused
     names_looked_up_are_not_unused
     object_parts_have_paths

@@ -1,5 +1,5 @@
-//! Implements check, which reports whether systems still load with edited files. The load runs in a
-//! scratch image, so the main image does not change.
+//! Implements check, which reports whether systems or files load, with proposed texts in place of
+//! files on disk. The load runs in a scratch image, so the main image does not change.
 
 pub mod alone;
 mod run;
@@ -16,12 +16,13 @@ use serde::{Serialize, Serializer};
 use crate::actions::run::diagnostic::{LISTED_FILES, ShownDiagnostic};
 use crate::handle::loaded::{Diagnostic, LoadAnswer, LoadFailure, LoadStatus};
 
-/// A request to load systems with edited files in a scratch image.
+/// A request to load systems or files in a scratch image, with edited texts in place of files on
+/// disk.
 #[derive(Debug, Clone, Default)]
 pub struct CheckRequest {
     /// Files to compile, whether changed or not. Relative paths are relative to the project.
     pub paths: Vec<PathBuf>,
-    /// Texts that replace files on disk in the scratch image.
+    /// Texts that replace files on disk in the scratch image, or files to treat as deleted.
     pub edits: Vec<Overlay>,
     /// The system to load; `None` for the systems that the main image has loaded.
     pub system: Option<String>,
@@ -35,10 +36,11 @@ pub struct CheckRequest {
 pub struct CheckAnswer {
     /// Whether everything loads.
     pub loads: bool,
-    /// The systems that were loaded in the scratch image.
+    /// The systems that were checked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub systems: Vec<String>,
-    /// The compiled files: changed files and their dependents. JSON lists only the first 30.
+    /// The compiled files, such as changed files and their dependents. JSON lists only the first
+    /// 30.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "first_files")]
     pub compiled: Vec<String>,
     /// Number of files that were compiled.
@@ -53,7 +55,7 @@ pub struct CheckAnswer {
     /// The errors that stopped loads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<LoadFailure>,
-    /// Edited files that were not checked, because no checked system contains them.
+    /// Edited files that no checked system contains. Empty if the load failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_loaded: Vec<String>,
     /// Whether the image was confined: it could write only to its own folder.

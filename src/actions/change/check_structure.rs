@@ -1,5 +1,5 @@
-//! Implements check-structure, which reports whether the parentheses of a Lisp text are balanced.
-//! If not, it uses the indentation to locate the error.
+//! Implements check-structure, which reports whether all lists, strings, bars and comments of a
+//! Lisp text are closed. If not, it uses the indentation to locate the error.
 
 pub(crate) mod tool;
 
@@ -31,8 +31,8 @@ pub struct StructureAnswer {
     /// The first problem.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub problem: Option<StructureProblem>,
-    /// The place where the text changes its readtable or uses cl-interpol strings. The rest is
-    /// checked as standard syntax, so a problem there may be a false alarm.
+    /// The place where the text changes its readtable or uses cl-interpol strings. The text after
+    /// it is checked as standard syntax, so a problem there may be a false alarm.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub own_syntax: Option<OwnSyntax>,
 }
@@ -135,8 +135,8 @@ pub fn check_structure(text: &[u8], path: Option<&str>) -> StructureAnswer {
     let own_syntax =
         found.own_syntax.map(|at| OwnSyntax { place: place(at).whole_line(), text: line_of(at) });
     let own_line = own_syntax.as_ref().map(|own| own.place.line);
-    // Trust a problem only before the text leaves the standard syntax; after that it may be a false
-    // alarm.
+    // Report `balanced: false` only if the problem is visible before the text leaves the standard
+    // syntax. A problem after that place may be a false alarm.
     let before =
         problem.as_ref().is_some_and(|problem| own_line.is_none_or(|own| problem.shows_at.line < own));
     let balanced = match found.balanced {

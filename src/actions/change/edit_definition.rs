@@ -112,9 +112,9 @@ impl From<FileError> for EditError {
 /// Performs `request` on a file of `project`.
 ///
 /// # Errors
-/// Fails, leaving the file unchanged, in these cases: the file does not exist; no definition or
-/// several match; the text is not exactly one form that can be read in the definition's package; or
-/// the file's version is not the one that the request names.
+/// Fails, leaving the file unchanged, for example in these cases: the file does not exist; no
+/// definition or several match; the text is not exactly one form that can be read in the
+/// definition's package; or the file's version differs from the version in the request.
 pub(crate) fn edit_definition(
     context: &QueryContext<'_>,
     request: &EditRequest,
@@ -129,7 +129,7 @@ pub(crate) fn edit_definition(
         && *wanted != version(&old)
     {
         return Err(EditError::Refused(format!(
-            "{shown} has version {}, not {wanted}: it has changed. Nothing was written; read the file again.",
+            "{shown} has version {}, not {wanted}: the file has changed. Nothing was written; read the file again.",
             version(&old)
         )));
     }
@@ -169,8 +169,8 @@ pub(crate) fn edit_definition(
     })
 }
 
-/// Returns a caution if code outside the form uses what it defines. Methods have no uses of their
-/// own.
+/// Returns a caution if code outside `form` uses the definition in `form`. Methods are skipped,
+/// because their callers use the generic function.
 fn remaining_uses(
     context: &QueryContext<'_>,
     path: &Path,
@@ -195,7 +195,8 @@ fn remaining_uses(
     })
 }
 
-/// Finds the definition in `text` that `wanted` names. Fails if none or several match.
+/// Finds the definition in `text` that `wanted` names. Fails if no definition matches or several
+/// match.
 fn only_definition(text: &[u8], path: &str, wanted: &str) -> Result<DefinitionForm, EditError> {
     let mut found = edit::find_definitions(text, wanted).map_err(EditError::Refused)?;
     let lines = LineIndex::new(text);

@@ -31,7 +31,7 @@ impl ReloadRequest {
         Self::default()
     }
 
-    /// Restricts the request to `paths`, unless that list is empty.
+    /// Adds files to reload. If none are added, all changed files are reloaded.
     #[must_use]
     pub fn paths(mut self, paths: impl IntoIterator<Item = String>) -> Self {
         self.paths.extend(paths);
@@ -46,7 +46,7 @@ impl ReloadRequest {
     }
 }
 
-/// A definition that is in the image but no longer in its file.
+/// A definition that is in the image but no longer in the project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Leftover {
@@ -67,7 +67,7 @@ pub struct Leftover {
 pub struct ReloadAnswer {
     /// The files that had changed after they were loaded, relative to the project's root.
     pub changed: Vec<String>,
-    /// Definitions that are in the image but no longer in their files.
+    /// Definitions that are in the image but no longer in the project.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub left: Vec<Leftover>,
     /// True if nothing of the project was loaded, so that there was nothing to reload.

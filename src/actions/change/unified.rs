@@ -56,10 +56,10 @@ fn counted(diff: &[DiffLine], side: fn(&DiffLine) -> bool) -> usize {
     diff.iter().filter(|line| side(line)).count()
 }
 
-/// Appends the hunk of `diff`. Its indices refer to `old` and `new`, and `before` is as in
-/// [`hunk`].
+/// Appends the hunk `diff`. The indices in `diff` refer to lines of `old` and `new`, and `before`
+/// has the same meaning as in [`hunk`].
 fn write_hunk(text: &mut String, before: (usize, usize), old: &[&[u8]], new: &[&[u8]], diff: &[DiffLine]) {
-    // An empty range names the line before it.
+    // An empty range has the number of the line before the range.
     let range = |before, count| format!("{},{count}", if count == 0 { before } else { before + 1 });
     let (old_range, new_range) =
         (range(before.0, counted(diff, in_old)), range(before.1, counted(diff, in_new)));

@@ -1,5 +1,6 @@
-//! Implements compiler-notes, which lists the compiler's notes on one definition by line. Lisp
-//! compiles the definition's form again from its source, but the image keeps the old definition.
+//! Implements compiler-notes, which lists the compiler's notes and warnings on the functions that a
+//! symbol names. Lisp compiles each definition's form again from its source, but the image keeps
+//! the old definitions.
 
 pub(crate) mod tool;
 
@@ -139,8 +140,9 @@ fn skipped<T>(why: impl Into<String>) -> Result<T, NotesError> {
     Err(NotesError::Skipped(why.into()))
 }
 
-/// Compiles the top-level form of `source` in Lisp and returns the compiler's notes. Sets the place
-/// of `noted`.
+/// Compiles the top-level form of `source` in Lisp and returns the compiler's notes. The DECLAIM
+/// forms before it in the file take effect. Sets the place of `noted`. Returns
+/// `NotesError::Skipped` if the form cannot be found in an unchanged file.
 fn compile(
     context: &QueryContext<'_>,
     source: &ImageSource,
@@ -167,7 +169,7 @@ fn compile(
     let begins = file.form_range(form, 0).and_then(|range| Some(file.position(range.start)?.line));
     let lines = steelbank_reader::lines::LineIndex::new(&bytes);
     let top = text.toplevel().iter().find(|top| Some(lines.position(&bytes, top.span.start).line) == begins);
-    let Some(top) = top else { return skipped("Its form was not found in the file.") };
+    let Some(top) = top else { return skipped("the form was not found in the file.") };
     noted.place = context.places().of_form(path, date, Some(form), source.form_number);
     let before = text.toplevel().iter().take_while(|other| other.span.start < top.span.start);
     let declaims: Vec<String> = before

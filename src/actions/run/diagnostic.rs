@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::answer::Location;
 use crate::handle::loaded::{Diagnostic, Severity};
 
-/// The maximum number of compiled files in an answer.
+/// The maximum number of compiled files in a JSON answer, unless `detail` is requested.
 pub(crate) const LISTED_FILES: usize = 30;
 
 /// A diagnostic of the compiler, the reader or the load.
@@ -28,8 +28,8 @@ pub(crate) struct ShownDiagnostic {
 }
 
 impl ShownDiagnostic {
-    /// Converts `diagnostic`, with its path shortened by `shown`. With `detail`, the absolute path,
-    /// line and column are separate fields.
+    /// Converts `diagnostic`. Without `detail`, the position is one string with the path that
+    /// `shown` returns. With `detail`, the absolute path, line and column are separate fields.
     pub(crate) fn new(diagnostic: Diagnostic, shown: impl Fn(&str) -> String, detail: bool) -> Self {
         let (place, at) = if detail { (diagnostic.place, None) } else { (None, diagnostic.place) };
         let at = at.map(|at| Location { file: shown(&at.file), ..at }.to_string());

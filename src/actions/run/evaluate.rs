@@ -1,7 +1,7 @@
 //! Implements evaluate, which runs the forms of a text in order. The answer to an
 //! [`EvaluateRequest`] has values, output, warnings, failure, stack frames and positions.
-//! [`ValuesRequest`] and [`JsonRequest`] return only the values, and turn a failure of the code
-//! into an error.
+//! [`ValuesRequest`] returns only printed values and output, and [`JsonRequest`] only the first
+//! value, as a Rust type. Both turn a failure of the code into an error.
 
 pub(crate) mod tool;
 
@@ -148,8 +148,8 @@ struct WarningReport {
     frame: Option<FrameReport>,
 }
 
-/// The limits of printed values, in characters: for all values together, and at least this many for
-/// each value.
+/// Limits of printed values, in characters. The values share the first limit equally, but each
+/// value gets at least the second.
 const VALUES: (usize, usize) = (12_000, 200);
 
 impl EvaluateRequest {
@@ -211,7 +211,8 @@ impl EvaluateRequest {
         }
     }
 
-    /// Requests only the values; code that fails is an error.
+    /// Requests only the printed values and the output. If the code fails, the request returns an
+    /// error.
     pub fn values(self) -> ValuesRequest {
         ValuesRequest(self)
     }
@@ -236,7 +237,7 @@ impl EvaluateRequest {
     }
 }
 
-/// A request for only the values; see [`EvaluateRequest::values`].
+/// A request for only the values and the output; see [`EvaluateRequest::values`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValuesRequest(EvaluateRequest);
 
@@ -244,7 +245,7 @@ impl ValuesRequest {
     /// Evaluates directly on `lane` of an engine, without refreshing the index.
     ///
     /// # Errors
-    /// Fails if the code fails, the deadline passes, or Lisp is dead.
+    /// Fails if the code fails, the deadline passes, the call is cancelled, or Lisp is dead.
     pub fn on(&self, lisp: Lisp, lane: Lane, control: &Control) -> Result<EvaluateAnswer, Error> {
         let EvaluateRequest { source, package } = self.0.clone();
         let ticket = lisp.submit(lane, control.allowed(), None, move |on_lisp| {

@@ -71,7 +71,7 @@ pub enum InspectStatus {
     Found,
     /// The object is no longer available: newer handles evicted its handle, or the heap was full.
     Gone,
-    /// No such handle was ever issued.
+    /// No such handle was ever issued to the client.
     Unknown,
     /// The path does not lead to a part.
     NoPart,
@@ -143,7 +143,7 @@ pub struct Inspection {
     /// The handle in the request; empty for an expression.
     #[serde(skip)]
     pub asked: String,
-    /// The handle for further requests about this object.
+    /// The handle from which `path` leads to this object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handle: Option<String>,
     /// The path from `handle` to this object.
@@ -226,7 +226,7 @@ pub struct ObjectPart {
     pub parts: bool,
 }
 
-/// Time limit for printing an object and its parts.
+/// Time limit for each attempt to print an object and its parts.
 const PRINTING: Duration = Duration::from_secs(3);
 
 impl InspectRequest {
@@ -254,7 +254,8 @@ impl InspectRequest {
             let arguments = [handle.as_str(), &self.path, package, &offset, &limit, plainly];
             trial::ask::<Inspection>(on_lisp, PRINTING, "inspect", &arguments)
         };
-        // If a user's PRINT-OBJECT method does not return, print again without such methods.
+        // If the first attempt fails, for example because a user's PRINT-OBJECT method does not
+        // return, print without such methods.
         let (inspection, _) = inspect("").or_else(|_| inspect("plainly"))?;
         Ok(InspectionOutcome::Inspected(Box::new(inspection)))
     }

@@ -56,7 +56,7 @@ pub struct SystemEntry {
     pub loaded: bool,
     /// Number of its Lisp files; a lower bound if `incomplete`.
     pub files: usize,
-    /// True if its definition does not list all files before it is loaded.
+    /// True if the files cannot all be listed before the system is loaded.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub incomplete: bool,
     /// With `files`, its Lisp files, relative to the root.
@@ -98,7 +98,7 @@ pub struct LeftOutPath {
     pub reason: String,
 }
 
-/// The number of left-out paths that an answer lists.
+/// The maximum number of left-out paths in an answer.
 const SHOWN_PATHS: usize = 20;
 
 /// Facts about a system, gathered from its definition and from the image.
@@ -123,8 +123,8 @@ fn list_systems(project: &Project, components: bool, control: &Control) -> Resul
     let own = project.project_files();
     for file in found.files.into_iter().filter(|file| own.contains(&file.path)) {
         let folder = file.path.parent().unwrap_or(root);
-        // ASDF finds a primary system by the name of its file, so list it even if the text could
-        // not be parsed.
+        // ASDF finds a primary system by the name of its file, so list the system even if the text
+        // could not be parsed.
         if let Some(name) = file.path.file_stem().map(|name| name.to_string_lossy().into_owned())
             && !file.systems.iter().any(|system| system.name == name)
         {

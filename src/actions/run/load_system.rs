@@ -1,5 +1,5 @@
-//! Implements the tool load-system, which loads an ASDF system and reports the compiler's
-//! diagnostics. `loaded` also builds the answer of load-file.
+//! Implements the tool load-system, which loads an ASDF system or all systems of the project, and
+//! reports the compiler's diagnostics. `loaded` also builds the answer of load-file.
 
 use crate::Error;
 use std::path::Path;
@@ -64,7 +64,7 @@ fn load(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, 
     loaded(session, order, bank.run(&request, &control), given.detail)
 }
 
-/// Builds the answer for a load, and records the outcome in the session for `status`.
+/// Builds the answer for a load, and records the outcome with [`note_outcome`].
 pub(crate) fn loaded(
     session: &Session,
     what: LoadedItem,
@@ -84,7 +84,7 @@ pub(crate) fn loaded(
     let mut answer = ListedLoad::new(outcome?, shown, detail);
     if let Some(missing) = missing {
         // The message of the "not found" answer repeats the failure, so omit the failure. With
-        // `detail` it stays, because programs read it from this field.
+        // `detail`, keep the failure, because programs read it from this field.
         answer.failure = answer.failure.filter(|_| detail);
         return missing.with_partial(answer);
     }
@@ -180,7 +180,7 @@ pub(crate) struct ListedLoad {
     /// For a load of several systems: the number of systems.
     #[serde(skip_serializing_if = "Option::is_none")]
     systems_total: Option<usize>,
-    /// Why the other systems are not loaded; the cause that blocks most systems comes first.
+    /// Why systems are not loaded; the cause that blocks most systems comes first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     causes: Vec<LoadCause>,
     /// With `detail`, the outcome of each system.

@@ -14,7 +14,7 @@ use crate::answer::{LispName, Location};
 use crate::engine::{Control, Lane};
 use crate::handle::{Error, QueryContext, Question};
 use steelbank_reader::lines::LineIndex;
-use steelbank_reader::{Dialect, Features, Form, FormKind, LispText};
+use steelbank_reader::{Datum, Dialect, Features, Form, FormKind, LispText, Range};
 
 words! {
     /// How far to expand.
@@ -61,7 +61,7 @@ impl MacroexpandRequest {
 }
 
 /// The answer to macroexpand.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct MacroexpandAnswer {
     /// Whether the package was found.
@@ -76,6 +76,13 @@ pub struct MacroexpandAnswer {
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     #[schemars(with = "Option<String>")]
     pub place: Option<Location>,
+    /// Whether the form's operator is a local function or macro, which is not expanded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub local: bool,
+    /// The place of its local definition, if that is in the file.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    #[schemars(with = "Option<String>")]
+    pub local_definition: Option<Location>,
     /// Whether anything was expanded.
     #[serde(default)]
     pub expanded: bool,
@@ -148,6 +155,10 @@ pub struct FormAt {
     pub package: Option<String>,
     /// The form's position in the file.
     pub place: Location,
+    /// The range of the operator, in bytes of the file.
+    pub operator: Option<Range>,
+    /// The definition of the operator by FLET, LABELS or MACROLET around the form.
+    pub local_definition: Option<Location>,
 }
 
 /// Finds a form by its position in the file at `path`.
@@ -155,7 +166,7 @@ pub struct FormAt {
 /// Without `column`, returns the outermost list that begins on `line`. With `column`, returns the
 /// list that begins at that column or has its operator there, or else the first list that begins
 /// after the column on the line. If there is no such list, returns the innermost list around the
-/// start of the line.
+/// start of the line. Returns `None` if the file has no such line or no list contains it.
 ///
 /// # Errors
 /// Fails if the file cannot be read.
@@ -189,13 +200,38 @@ pub fn form_at(path: &Path, line: u32, column: Option<u32>) -> std::io::Result<O
         lists().filter(|form| form.span.contains(start)).min_by_key(|form| form.span.end - form.span.start)
     };
     Ok(begins.or_else(around).map(|form| {
+        let local = local_definition(&text, &bytes, form);
         let top = text.toplevel().iter().find(|top| top.span.contains(form.span.start));
         FormAt {
             text: String::from_utf8_lossy(&bytes[form.span.indices()]).into_owned(),
             package: top.and_then(|top| top.package.as_deref().map(String::from)),
             place: Location::in_text(path.to_string_lossy(), &lines, &bytes, form.span),
+            operator: text.head(form).map(|head| head.span),
+            local_definition: local
+                .map(|span| Location::in_text(path.to_string_lossy(), &lines, &bytes, span)),
         }
     }))
+}
+
+/// Finds the definition of the form's operator in an FLET, LABELS or MACROLET around the form.
+fn local_definition(text: &LispText, bytes: &[u8], form: &Form) -> Option<Range> {
+    let name = text.head(form)?.symbol(bytes).name;
+    std::iter::successors(form.parent, |id| text.form(*id)?.parent).find_map(|id| {
+        let operator = text.head(text.form(id)?)?.symbol(bytes).name;
+        let is_recursive = match &*operator {
+            "LABELS" => true,
+            "FLET" | "MACROLET" => false,
+            _ => return None,
+        };
+        let Datum::Form(bindings) = text.elements(id).nth(1)? else { return None };
+        let is_in_scope = is_recursive || form.span.start >= text.form(bindings)?.span.end;
+        let definitions = text.elements(bindings).filter(|_| is_in_scope).filter_map(|found| match found {
+            Datum::Form(definition) => text.form(definition),
+            Datum::Token(_) => None,
+        });
+        let mut heads = definitions.filter_map(|definition| text.head(definition));
+        heads.find(|head| head.symbol(bytes).name == name).map(|head| head.span)
+    })
 }
 
 #[cfg(test)]
@@ -218,5 +254,21 @@ mod tests {
             assert_eq!(at(Some(column)), "(unless b c)", "{column}");
         }
         assert_eq!(at(Some(30)), "(when d e)");
+    }
+
+    #[test]
+    fn local_operators_are_recognized() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.lisp");
+        let check = |text: &str, column: u32, local: Option<u32>| {
+            std::fs::write(&path, text).unwrap();
+            let found = form_at(&path, 1, Some(column)).unwrap().unwrap();
+            assert_eq!(found.local_definition.and_then(|place| place.column), local, "{text}");
+        };
+        check("(macrolet ((m (x) x)) (list (m 1)))", 29, Some(13));
+        check("(flet ((m (x) (m x))) (m 1))", 23, Some(9));
+        check("(flet ((m (x) (m x))) (m 1))", 15, None);
+        check("(labels ((m (x) (m x))) (m 1))", 17, Some(11));
+        check("(flet ((n (x) x)) (m 1))", 19, None);
     }
 }

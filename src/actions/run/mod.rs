@@ -24,7 +24,7 @@ pub mod trial;
 mod tests {
     use crate::*;
 
-    /// Library users can print every answer with `Display`, without calling a tool.
+    /// Library users can print these answers with `Display`, without calling a tool.
     #[test]
     fn answers_are_texts() {
         fn shown<T: std::fmt::Display>() {}

@@ -59,6 +59,6 @@ fn restart(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, 
                 Lisp that can be restarted.",
         ));
     }
-    let text = "Lisp is restarting. Calls wait until it is ready; what was loaded is reloaded.";
+    let text = "Lisp is restarting. Calls wait until it is ready. Loaded systems and files are reloaded.";
     ToolAnswer::new(text.to_owned(), &RestartAnswer { restarting: true }, CallOutcome::Answered)
 }

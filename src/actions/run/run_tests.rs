@@ -1,5 +1,5 @@
 //! Implements run-tests, which runs the tests of a system. Each test runs in a separate call to
-//! Lisp, so that a test that fails or hangs does not affect the others.
+//! Lisp, so that a test that fails or hangs does not affect other tests.
 
 mod places;
 mod text;
@@ -31,8 +31,8 @@ pub struct RunTestsRequest {
     pub system: Option<String>,
     /// The names of the tests to run, with or without package, in any case; empty for all.
     pub tests: Vec<String>,
-    /// If given, only tests with one of these lines in their definition are run. Paths are written
-    /// as in answers.
+    /// Lines as path and line number, with paths as answers show them. If given, only tests with
+    /// one of these lines in their definition are run.
     pub lines: Option<Vec<(String, u32)>>,
     /// Time limit for each test.
     pub each: Duration,
@@ -103,7 +103,7 @@ words! {
         Died = "died",
         /// A test-op returned without any recognized assertions.
         Done = "done",
-        /// The test signalled a condition that was not handled.
+        /// The test or an assertion signalled a condition that was not handled.
         Error = "error",
         /// An assertion failed.
         Failed = "failed",
@@ -199,7 +199,7 @@ pub struct TestResult {
     /// The error or interruption that ended the test early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<TrialFailure>,
-    /// The test's output, unless it passed.
+    /// The test's output, truncated. Omitted for tests that passed, except test-ops.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
 }
@@ -340,8 +340,8 @@ impl TestSystems {
         Ok((report.status == SystemStatus::Found).then_some(report))
     }
 
-    /// Lists the systems with a test-op to perform: the first system, or else the systems with its
-    /// tests. Omits test-ops that do nothing.
+    /// Lists the systems to perform test-op on: the first system if its test-op does anything, or
+    /// else the systems with its tests that have such a test-op.
     pub(crate) fn operations(
         &self,
         context: &QueryContext<'_>,
@@ -425,8 +425,8 @@ impl FrameworkTest {
         }
     }
 
-    /// Runs the test for at most `allowed`. A timeout or the death of Lisp is a result, not an
-    /// error.
+    /// Runs the test for at most `allowed`. Failures such as a timeout or the death of Lisp are
+    /// results, not errors.
     ///
     /// # Errors
     /// Fails if the call was cancelled.
@@ -441,8 +441,8 @@ impl FrameworkTest {
     }
 }
 
-/// Performs `system`'s test-op for at most `allowed`. This runs tests of frameworks that are not
-/// recognized.
+/// Performs `system`'s test-op for at most `allowed`. Tests of frameworks that are not recognized
+/// run only this way.
 pub(crate) fn run_test_op(
     context: &QueryContext<'_>,
     system: &str,

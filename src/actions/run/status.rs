@@ -188,7 +188,7 @@ fn text(answer: &StatusAnswer, wording: Wording) -> String {
         }
         (LispState::Busy, _) => format!("Lisp is busy; waiting jobs: {}.", answer.queued),
         (LispState::Dead, reason) => format!(
-            "Lisp has died: {}. who-calls and its relatives still answer from the index; for other tools {}",
+            "Lisp has died: {}. who-calls and similar tools still answer from the index; for other tools {}",
             reason.as_deref().unwrap_or("for no known reason").trim_end_matches('.'),
             answer.advice.worded(wording)
         ),

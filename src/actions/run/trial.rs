@@ -1,9 +1,9 @@
 //! Types and helpers for running user code and reporting how it ended: failures, backtraces, local
 //! variables and printed values.
 //!
-//! Lisp refers to objects by handles. Printing runs the user's methods, so it is done in separate
-//! calls that are interrupted if they do not return. This way, a value that cannot be printed does
-//! not affect the rest of the answer.
+//! Lisp's reports refer to objects by handles. Printing runs the user's methods, so objects are
+//! printed in separate calls that are interrupted if they do not return. This way, a value that
+//! cannot be printed does not affect the rest of the answer.
 
 mod run;
 pub(crate) mod tool;
@@ -24,12 +24,13 @@ use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Dialect, LispText};
 use steelbank_xref::Index;
 
-/// Extra time after the deadline for the code's own cleanup forms.
+/// Extra time after the deadline, in which the cleanup forms of interrupted code can run.
 pub(crate) const STOP_TIME: Duration = Duration::from_millis(300);
 /// Extra time after the deadline for printing.
 pub(crate) const PRINTING_TIME: Duration = Duration::from_secs(8);
-/// Time limits for printing: for all values of an answer together and, if that fails, for each
-/// value.
+/// Time limits for printing. The first is for all values of an answer together, and for a
+/// condition's report. If printing the values together fails, the second is for each attempt to
+/// print one value.
 const PRINTING: [Duration; 2] = [Duration::from_secs(2), Duration::from_millis(500)];
 /// After this time, values are printed without the user's print methods.
 const USER_METHODS: Duration = Duration::from_secs(6);
@@ -60,7 +61,7 @@ pub struct PrintedValue {
 pub enum TrialFailureKind {
     /// Lisp died.
     Died,
-    /// The call ended in a fault.
+    /// Lisp reported a fault of this kind.
     #[serde(untagged)]
     Fault(FaultKind),
 }

@@ -33,8 +33,8 @@ pub enum Matching {
 /// A search for symbols by name.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct AproposRequest {
-    /// A part of the name, in any case. A prefix, as in `pkg:part`, restricts the search to that
-    /// package.
+    /// A part of the name, in any case. A prefix, as in `pkg:part`, restricts the search to the
+    /// package `pkg`.
     pub pattern: String,
     /// How the name matches: `substring`, `words` (all of them, in any order) or `regex`.
     #[serde(default)]
@@ -47,7 +47,7 @@ pub struct AproposRequest {
     /// Only symbols of these packages.
     #[serde(default)]
     pub packages: Vec<String>,
-    /// Only symbols that their package exports.
+    /// Only symbols that their home package exports.
     #[serde(default)]
     pub external: bool,
     /// Number of matches to skip.
@@ -108,8 +108,8 @@ pub enum AproposError {
     },
 }
 
-/// The answer to apropos. Exact matches come first, then prefix matches, then the others. Symbols
-/// of SBCL come after all others.
+/// The answer to apropos. Exact matches come first, then prefix matches, then other matches.
+/// Symbols of SBCL come after all other symbols.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct AproposAnswer {
@@ -218,7 +218,8 @@ impl Question for AproposRequest {
 }
 
 impl AproposRequest {
-    /// Splits the pattern into its package prefix and the rest.
+    /// Splits the pattern into its package prefix, if it has a prefix, and the part that names must
+    /// match.
     fn parts(&self) -> (Option<&str>, &str) {
         match (self.matching, self.pattern.split_once(':')) {
             (Matching::Substring | Matching::Words, Some((package, rest))) if !package.is_empty() => {
@@ -284,8 +285,8 @@ impl AproposRequest {
             (owner == PackageOwner::Sbcl, *rank, owner, text.len(), text.clone())
         };
         found.sort_by_cached_key(key);
-        // The index lists a symbol twice if the symbol is in the export from before a load and in
-        // the export from after it.
+        // The index lists a symbol twice if the symbol is both in the export before a load and in
+        // the export after the load.
         found.dedup_by(|a, b| a.2 == b.2);
         Ok(found.into_iter().map(|(.., symbol)| symbol).collect())
     }

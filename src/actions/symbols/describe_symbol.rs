@@ -1,7 +1,7 @@
 //! Implements describe-symbol, which reports everything that the image knows about one symbol. Lisp
-//! reports one facet for each namespace (function, variable, class, …); this module prints the
-//! value in a separate call, adds source positions, and on request lists a variable's uses. The
-//! first lines of the text are fixed by a contract; see `text`.
+//! reports one facet for each namespace (function, variable, class, …). This module prints a
+//! variable's value in a separate call, adds source positions, and on request lists a variable's
+//! uses. The first lines of the text are fixed by a contract; see `text`.
 
 pub(crate) mod text;
 pub(crate) mod tool;
@@ -539,7 +539,7 @@ impl Description {
         }
     }
 
-    /// Lists the facets as definitions: kind, lambda list and sources.
+    /// Lists the facets as definitions: kind, lambda list and sources. Omits the setf expander.
     pub fn definitions(&self) -> Vec<(String, Option<&str>, &[SourcePlace])> {
         let mut all: Vec<(String, Option<&str>, &[SourcePlace])> = Vec::new();
         let plain = self.function.iter().map(|facet| (facet, false));
@@ -577,7 +577,8 @@ impl Description {
         all
     }
 
-    /// Returns the source of the facet that the classification names, if its position is known.
+    /// Returns the source of the facet that the classification names, or of any other facet for the
+    /// classification `SYMBOL`. Returns `None` if the source's position is not known.
     pub fn source(&self) -> Option<&SourcePlace> {
         let sources: &[SourcePlace] = match self.classification {
             Classification::Class => self.class.as_ref().map_or(&[], |facet| &facet.sources),

@@ -2,7 +2,8 @@
 //!
 //! The image records each definition and its top-level form. The text, as SBCL's reader saw it,
 //! gives the position of the name in that form. A name that a macro generates (structure accessors,
-//! `define-foo`) may not occur in the text; the answer then has the position of the form.
+//! `define-foo`) may not occur in the text; the answer then has the position of the form. If the
+//! image lacks the symbol, the text of files that are not loaded is searched.
 
 mod text;
 pub(crate) mod tool;
@@ -114,7 +115,7 @@ pub struct FoundDefinition {
     pub kind: LispKind,
     /// The definition's name.
     pub name: LispName,
-    /// Position of the name if the evidence is exact, otherwise of the form: `file:line:column`.
+    /// Position of the name if it was found, otherwise of the form: `file:line:column`.
     #[serde(rename = "at", serialize_with = "as_text")]
     #[schemars(with = "String")]
     pub place: Location,

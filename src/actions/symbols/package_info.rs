@@ -58,7 +58,7 @@ pub struct PackageInfo {
     /// The packages that it uses, inheriting their exported symbols.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uses: Vec<String>,
-    /// The packages that inherit from it.
+    /// The packages that use it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub used_by: Vec<String>,
     /// The symbols that shadow inherited symbols.

@@ -19,7 +19,7 @@ use steelbank_text::{
 pub const DEFAULT_LIMIT: u64 = 100;
 /// A query with more references than this is too broad, unless it has `force`.
 pub const BROAD: u64 = 5_000;
-/// A pattern with fewer characters than this is too broad, too.
+/// A pattern with fewer characters than this is too broad as well, unless the query has `force`.
 pub const SHORT: usize = 3;
 
 /// A request for the references to a name.

@@ -171,7 +171,7 @@ pub fn index_project(
 ///
 /// # Errors
 ///
-/// Fails if the caller cancels.
+/// Fails if the state cannot be determined, or if the caller cancels.
 pub fn check_index_status(
     index: &TextIndex,
     control: &IndexControl<'_>,

@@ -21,8 +21,9 @@ use crate::handle::{Error, Steelbank};
 impl Question for FindReferencesRequest {
     type Answer = References;
 
-    /// Finds the definitions and uses of a name in the project's text, in any language. For loaded
-    /// Lisp files, the answer includes each occurrence's symbol.
+    /// Finds the definitions and uses of a name in the project's text, in any language. In Lisp
+    /// files that were loaded and have not changed since, the answer also has the symbols that Lisp
+    /// read.
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<References, Error> {
         context.bank.on_text(control, |index, control| {
             let resolver = context.bank.symbol_resolver(index, &self.pattern);

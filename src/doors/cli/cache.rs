@@ -32,7 +32,7 @@ enum CachePart {
     Sidecars,
     /// Text indexes
     Text,
-    /// Leftovers of scratch images
+    /// Files of scratch images
     Scratch,
     /// Drawings of call graphs
     Drawings,
@@ -114,7 +114,7 @@ impl Cache {
                         exit: Exit::Engine,
                         message: match error.kind() {
                             ErrorKind::DirectoryNotEmpty => format!(
-                                "{} cannot be removed: another steelbank is writing to it. Retry when that has finished.",
+                                "{} cannot be removed: another steelbank process is writing to it. Retry when that process has finished.",
                                 path.display()
                             ),
                             _ => format!("{} cannot be removed: {error}.", path.display()),

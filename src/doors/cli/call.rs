@@ -63,7 +63,8 @@ impl CallTool {
     }
 }
 
-/// Calls a tool, with a progress bar.
+/// Calls a tool with a progress bar and without a time limit. Messages are worded for the command
+/// line.
 pub(super) fn call_with_progress(
     tool: &Tool,
     session: &Session,
@@ -77,7 +78,8 @@ pub(super) fn call_with_progress(
     answer
 }
 
-/// Calls a tool and prints its answer, or the `summary` of the answer.
+/// Loads the systems of --system, calls a tool, and prints its answer or the `summary` of the
+/// answer.
 pub(super) fn call(
     shell: &Shell,
     tool: &Tool,
@@ -86,7 +88,8 @@ pub(super) fn call(
 ) -> Result<Exit, CommandError> {
     let (session, complete) = shell.loaded_session()?;
     let answer = call_with_progress(tool, &session, arguments)?;
-    // With -q, use the exit code of the summary, which reports whether there are results.
+    // With -q, a tool that returns lists gets the exit code of a summary, which reports whether
+    // there are results.
     let summary =
         summary.or((shell.options.quiet && lists::returns_lists(tool)).then_some(ListOutput::Count));
     let exit = match summary.filter(|_| answer.outcome == CallOutcome::Answered) {
@@ -117,8 +120,9 @@ fn print_summary(
     Ok(if entries.is_empty() { Exit::NotFound } else { Exit::Answered })
 }
 
-/// Starts to make a snapshot in the background. Returns `exit`, or the exit code for an engine
-/// error if the systems are not `complete`.
+/// Starts to make a snapshot in the background, if it is worth its cost. Returns `exit`. If the
+/// systems are not `complete`, returns the exit code for an engine error in place of a successful
+/// `exit`.
 fn finish(
     shell: &Shell,
     session: &Session,
@@ -131,7 +135,7 @@ fn finish(
     if complete { exit } else { exit.map(|_| Exit::Engine) }
 }
 
-/// Calls a tool that draws, and copies the drawing to `file`.
+/// Loads the systems of --system, calls a tool that draws, and copies the drawing to `file`.
 pub(super) fn drawn(
     shell: &Shell,
     tool: &Tool,

@@ -1,5 +1,5 @@
 //! Generates a subcommand for each tool from its JSON schema. Required arguments become positional,
-//! the others become options; [`BY_POSITION`] lists the exceptions. [`arguments`] converts the
+//! other arguments become options; [`BY_POSITION`] lists the exceptions. [`arguments`] converts the
 //! parsed options back to the tool's JSON arguments.
 
 use std::path::{Path, PathBuf};
@@ -80,7 +80,7 @@ fn with_arguments(tool: Option<&'static Tool>, command: Command) -> Command {
     let mut taken = tool.arguments();
     taken.retain(|(name, _)| !BACKGROUND_ARGUMENTS.contains(name));
     taken.sort_by_key(|(name, required)| (!required, order(name)));
-    // Leave out an optional system: the global option --system selects it.
+    // Leave out an optional system that is not positional: the global option --system selects it.
     taken.retain(|(name, required)| *required || *name != "system" || by_position(tool).contains(name));
     let arguments: Vec<Arg> = taken
         .iter()
@@ -161,8 +161,8 @@ fn named(name: &str) -> String {
     format!("named {name}")
 }
 
-/// Returns the option that turns a flag off. Only flags without a fixed default have such an
-/// option, because their default depends on the call.
+/// Returns the option that turns a flag off. Only optional flags without a fixed default have such
+/// an option, because their default depends on the call.
 fn negation(name: &str, property: &Value, required: bool) -> Option<Arg> {
     let either =
         property.get("type").is_some_and(|kind| kind == "boolean") && property.get("default").is_none();
@@ -192,12 +192,14 @@ fn option(name: &str, property: &Value) -> String {
 }
 
 /// Converts the subcommand's parsed options to the tool's arguments. Omits arguments that were not
-/// given, except `limit`, which becomes its maximum.
+/// given, except `limit`: it becomes the schema's maximum. Without a maximum, `limit` becomes the
+/// largest number if a [`lists::ListOutput`] is requested.
 pub(super) fn arguments(tool: &Tool, matches: &ArgMatches) -> Object {
     let none = Map::new();
     let properties = tool.input().get("properties").and_then(Value::as_object).unwrap_or(&none);
     let mut given = Object::new();
-    // Skip an optional system: --system selects it; see `with_arguments`.
+    // Skip a system that is not an argument of the subcommand: --system selects it; see
+    // `with_arguments`.
     let is_here = |name: &str| {
         !BACKGROUND_ARGUMENTS.contains(&name) && (name != "system" || matches.ids().any(|id| id == name))
     };
@@ -254,7 +256,7 @@ pub(super) fn name_from_root(tool: &Tool, arguments: &mut Object, root: &Path) {
     paths.into_iter().flatten().for_each(rename);
 }
 
-/// Parses one item of a list.
+/// Converts one item of a list to JSON. Items of a list of strings are not parsed.
 fn read(text: &str, property: &Value) -> Value {
     match property.pointer("/items/type").and_then(Value::as_str) {
         Some("string") => Value::from(text),

@@ -1,5 +1,5 @@
 //! Shell completion. The shell's script runs this program, which completes names from the project's
-//! last snapshot without starting Lisp.
+//! last snapshot, or else from the index of SBCL's core, without starting Lisp.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -66,7 +66,7 @@ pub(super) fn tools() -> Vec<CompletionCandidate> {
         .collect()
 }
 
-/// Lists the systems in the project's folder and in its last snapshot.
+/// Lists `auto` and the systems in the project's folder and in its last snapshot.
 pub(super) fn systems(typed: &OsStr) -> Vec<CompletionCandidate> {
     let mut found = vec![AUTO.to_owned()];
     let root = root();
@@ -148,8 +148,9 @@ fn index() -> Option<Index> {
     })
 }
 
-/// Replaces clap's completer for Bash. Bash breaks words at colons and replaces only the text after
-/// the last colon, so the script removes the text before it from the candidates.
+/// Replaces clap's completer for Bash. Bash breaks words at colons and equals signs, and replaces
+/// only the text after the last break. So the script removes the text before that break from the
+/// candidates.
 #[derive(Debug)]
 struct Bash;
 

@@ -1,8 +1,9 @@
 //! Configuration files: the project's `.steelbank.toml` and the user's `config.toml`. Command-line
-//! options override both.
+//! options override both, but permissions from the options and from the user's file are combined.
 //!
 //! A project's file may come from an untrusted repository. Therefore it cannot load anything that
-//! the command line does not request, and it cannot grant permissions; only the user's file can.
+//! the command line does not request, and it cannot grant permissions. Only the user's file and the
+//! command line can grant permissions.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ pub(super) struct ProjectConfig {
     /// The systems that `--system auto` loads, in this order.
     #[serde(default)]
     pub(super) systems: Vec<String>,
-    /// The tools that `serve` offers, in the form of `--tools`.
+    /// The tools that `serve` offers without `--tools`, in the form of that option.
     pub(super) tools: Option<String>,
 }
 
@@ -39,7 +40,7 @@ pub(super) struct UserConfig {
     /// The permissions that `serve` grants in addition to its options.
     #[serde(default)]
     allow: Vec<Allowed>,
-    /// The tools that `serve` offers if the project's file does not set them.
+    /// The tools that `serve` offers if neither `--tools` nor the project's file sets them.
     pub(super) tools: Option<String>,
 }
 

@@ -57,7 +57,7 @@ struct Report {
     project: ProjectReport,
 }
 
-/// The project of the current folder.
+/// The project of --project, or else of the current folder.
 #[derive(Debug, Serialize)]
 struct ProjectReport {
     folder: Option<String>,
@@ -79,7 +79,7 @@ struct Timings {
     start: f64,
     /// From the start until the first describe-symbol had its answer.
     first_answer: f64,
-    /// A further describe-symbol.
+    /// Another describe-symbol.
     describe_symbol: f64,
     /// who-calls of mapcar.
     who_calls: f64,
@@ -244,7 +244,7 @@ fn calls_of_mapcar(bank: &Steelbank) -> Result<HealthCheck, CommandError> {
     Ok(HealthCheck {
         holds: calls >= MIN_CALLS_OF_MAPCAR,
         what: format!(
-            "{} functions of SBCL call mapcar, at {calls} places ({MIN_CALLS_OF_MAPCAR} are expected)",
+            "{} functions of SBCL call mapcar, at {calls} places (at least {MIN_CALLS_OF_MAPCAR} are expected)",
             answer.count
         ),
     })

@@ -105,7 +105,7 @@ impl LoadedProject {
 /// output is not created again after the handler has removed it.
 static CREATING_OUTPUT: Mutex<()> = Mutex::new(());
 
-/// Makes signals that end the process remove `unfinished` first. Call this before creating it.
+/// Makes signals that end the process remove `unfinished` first. Call this function first.
 fn remove_at_signals(unfinished: PathBuf) -> Result<(), CommandError> {
     let ended = end_children_at_signals(move || {
         std::mem::forget(CREATING_OUTPUT.lock());
@@ -114,7 +114,7 @@ fn remove_at_signals(unfinished: PathBuf) -> Result<(), CommandError> {
     Ok(ended.map_err(|error| Error::from(StartError::from(error)))?)
 }
 
-/// Returns the control for an export.
+/// Returns the control for an export, with a time limit and with progress on `bar`.
 fn control(bar: &Bar) -> Control {
     let shown = bar.clone();
     Control::new(Duration::from_secs(SYSTEM_SECONDS)).on_progress(move |news| shown.update(&news))

@@ -1,9 +1,9 @@
-//! The hidden `helper` subcommand: a process that runs scratch images and makes snapshots for the
-//! program that started it.
+//! The hidden `helper` subcommand: a process that runs scratch images, and makes and checks
+//! snapshots, for the program that started it.
 //!
 //! It reads a [`HelperStart`] from standard input, then orders, one JSON text a line, and writes
 //! [`Reply`] lines to standard output. It exits at the end of its input, even in the middle of
-//! work.
+//! work, unless the [`HelperStart`] allows it to outlive its parent.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -38,7 +38,7 @@ type Replies = Arc<Mutex<Box<dyn Write + Send>>>;
 fn reply(replies: &Replies, reply: &Reply) {
     if let Ok(mut line) = serde_json::to_string(reply) {
         line.push('\n');
-        // Ignore the error if the reader has ended: the end of the input will stop this process.
+        // Ignore the error: the process that reads the replies has ended.
         let _ = replies.lock().write_all(line.as_bytes());
     }
 }
@@ -65,8 +65,9 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
     let (sender, orders) = channel();
     let folder = (start.what == HelperTask::Scratch).then(|| start.cache.clone());
     if matches!(start.what, HelperTask::Snapshot | HelperTask::Save | HelperTask::Trial) {
-        // Lower the priority of snapshots made in the background. A snapshot that a user waits for
-        // has the normal priority.
+        // Lower the priority of helpers that make snapshots in the background. Their child
+        // processes, which save and check the snapshot, inherit the priority. If a user waits for a
+        // snapshot, these processes have the normal priority.
         let _ = rustix::process::nice(if start.what == HelperTask::Snapshot { 19 } else { 0 });
     }
     let outlives = start.outlives;
@@ -111,7 +112,7 @@ fn answers(bank: &Steelbank) -> Result<bool, crate::Error> {
     Ok(described.description.is_some() && callers.count > 0)
 }
 
-/// Ends the process at once, without waiting for its threads.
+/// Ends the process at once, without waiting for its threads. Removes `folder` first.
 fn end(folder: Option<&std::path::Path>) -> ! {
     if let Some(folder) = folder {
         let _ = std::fs::remove_dir_all(folder);
@@ -167,7 +168,8 @@ fn scratch(
     Ok(())
 }
 
-/// Makes a snapshot. Sends no reply, because the next start checks for the snapshot itself.
+/// Makes a snapshot. Sends no reply about a success, because the next start checks for the snapshot
+/// itself.
 fn snapshot(shell: &Shell, start: &HelperStart) -> Result<(), String> {
     let key = start.key.clone().ok_or("its task has no snapshot key")?;
     if start.outlives {

@@ -1,11 +1,12 @@
 //! The host of a shared image: a background process, detached from any terminal, that serves the
 //! clients of `--share` and `--http`.
 //!
-//! Each client is a process that connects to the host's Unix socket, sends its [`ClientSettings`]
-//! and passes its standard input and output as descriptors. The host then serves MCP or LSP on
-//! these descriptors. Each client has a thread, a [`ClientSlot`] and a copy of the [`Session`]; all
-//! copies use the same Lisp. The host ends when it has had no client for `--linger` seconds. If
-//! Lisp dies, the program is executed again in place and continues with the same clients.
+//! A client's process connects to the host's Unix socket, sends the [`ClientSettings`], and passes
+//! the client's input and output as descriptors. With `--http`, one process does this for several
+//! clients. The host then serves MCP or LSP on these descriptors. Each client has a thread, a
+//! [`ClientSlot`] and a copy of the [`Session`]; all copies use the same Lisp. The host ends when
+//! it has had no client for `--linger` seconds. If Lisp dies, the program is executed again in
+//! place and continues with the same clients.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -34,8 +35,8 @@ use crate::tools::session::Load;
 use crate::tools::{Clients, Permissions, Session};
 use crate::{Control, RecoverEditsRequest, Steelbank};
 
-/// The polling interval while the system cannot accept connections, for example if Lisp code has
-/// used up the descriptors, and while a load is running.
+/// The polling interval for new connections while the system cannot accept any, for example because
+/// Lisp code has used up the descriptors, and for the end of a running load.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// State that all clients of the host share.
@@ -249,8 +250,8 @@ impl Host {
         Ok(())
     }
 
-    /// Opens the image's Swank for a client. Sends the client a message when it is open or has
-    /// failed.
+    /// Opens the image's Swank for a client. Sends the client a message when Swank is open or has
+    /// failed to open.
     fn open_swank(&self, port: u16, allowed: bool, socket: &UnixStream) -> Result<(), CommandError> {
         if !allowed {
             return Err(swank_not_allowed());

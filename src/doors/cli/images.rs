@@ -25,7 +25,7 @@ const INDEX: &str = "steelbank.xref";
 pub(super) struct SbclImage {
     pub(super) version: String,
     pub(super) folder: PathBuf,
-    /// Whether this build of the program can start it.
+    /// Whether this build of the program can start the image.
     pub(super) current: bool,
 }
 
@@ -112,8 +112,8 @@ impl SbclImage {
         Some(installation::cache()?.join(name.trim_end()))
     }
 
-    /// Bakes the exported cross references into an index, as the program's build does for the SBCL
-    /// inside the program.
+    /// Bakes the exported cross references into an index, unless that has been done. The program's
+    /// build does the same for the SBCL inside the program.
     fn bake(&self, sources: Option<&Path>) -> Result<(), String> {
         let file = |name: &str| self.folder.join(name);
         let mut head = [0; format::MAGIC.len()];

@@ -1,5 +1,5 @@
 //! `steelbank index`: builds the text index, keeps it up to date, or reports whether it is fresh.
-//! It does not start SBCL.
+//! The command does not start SBCL.
 
 use std::path::Path;
 use std::time::Duration;

@@ -12,8 +12,8 @@ use super::images::SbclImage;
 use crate::Installation;
 use crate::engine::RuntimeLibrary;
 
-/// Returns the installation of `image`, or else the one in STEELBANK_HOME, or else the embedded
-/// one.
+/// Returns the installation of `image`. Without an image, returns the installation in
+/// STEELBANK_HOME, or else the embedded installation.
 pub(super) fn find(image: Option<&SbclImage>) -> Result<Installation, CommandError> {
     let cache = cache();
     if let Some(image) = image {
@@ -28,18 +28,19 @@ pub(super) fn find(image: Option<&SbclImage>) -> Result<Installation, CommandErr
     })
 }
 
-/// The cache folder, with a warning if it is not the configured folder.
+/// The cache folder, with a warning if the configured folder cannot be used.
 struct CacheFolder {
     path: Option<PathBuf>,
     caution: Option<String>,
 }
 
-/// Returns the configured cache folder, or a temporary folder if that is not writable.
+/// Returns the configured cache folder, or a temporary folder if the configured folder is not
+/// writable. `None` if neither can be used or none is configured.
 pub(super) fn cache() -> Option<PathBuf> {
     cache_folder().path.clone()
 }
 
-/// Returns a warning if the cache folder is not the configured folder.
+/// Returns a warning if the configured cache folder cannot be used.
 pub(super) fn caution() -> Option<&'static str> {
     cache_folder().caution.as_deref()
 }
@@ -86,7 +87,7 @@ fn claim_folder(folder: &Path) -> Result<(), String> {
     if folder.is_dir() && !folder.is_symlink() { Ok(()) } else { Err("it is not a folder".to_owned()) }
 }
 
-/// Returns the cache folder from the environment.
+/// Returns the configured cache folder, or else the default folder in the user's home.
 fn configured() -> Option<PathBuf> {
     env::var_os("STEELBANK_CACHE")
         .filter(|folder| !folder.is_empty())

@@ -28,7 +28,8 @@ const LISTS: [(&str, &[&str]); 16] = [
     ("who-specializes", &["users", "toplevel"]),
 ];
 
-/// The keys of answers that hold places in the form `file:line:column`.
+/// The keys of answers with a place in the form `file:line:column`, or a list of such places, as
+/// their value.
 const PLACES: [&str; 5] = ["approximate", "asd", "at", "place", "places"];
 
 const COUNT: &str = "count";
@@ -39,7 +40,7 @@ const FILES: &str = "files-with-matches";
 pub(super) enum ListOutput {
     /// The number of entries.
     Count,
-    /// The files of all places, one per line.
+    /// The files of all places.
     Files,
 }
 

@@ -22,7 +22,7 @@ pub(super) struct LspCommand {
     #[arg(long)]
     no_compile: bool,
     /// Share one Lisp with agents and editors that serve this project with --share. The first
-    /// client starts it, and it ends ten seconds after the last client disconnects
+    /// client starts that Lisp, which ends ten seconds after the last client disconnects
     #[arg(long)]
     share: bool,
     /// Keep the shared image for this many seconds after its last client disconnects

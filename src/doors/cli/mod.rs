@@ -117,7 +117,7 @@ Examples:
 Exit codes: 0 success, 1 not found, 2 wrong usage, 3 the engine failed, or a system of --system did not load.
 `index --status` exits with 1 if the index is stale or missing.
 STEELBANK_HOME: a folder with libsteelbank-sbcl.so, steelbank.core, steelbank.xref and contrib/, used in place of the SBCL
-inside the program, which needs /proc. The build writes them to target/release/build/steelbank-*/out/image.
+inside the program (only that SBCL needs /proc). The build writes these files to target/release/build/steelbank-*/out/image.
 STEELBANK_CACHE: the cache folder. If it is not writable, a temporary folder is used.
 .steelbank.toml in the project's folder: systems = [\"NAME\", ...] for --system auto, tools = \"core\" for serve.
 ~/.config/steelbank/config.toml: tools, and allow = [\"edits\", \"eval\"], the permissions of serve.";
@@ -209,17 +209,17 @@ struct Serve {
     #[arg(long, hide = true, value_name = "FD")]
     restarted_from: Option<i32>,
     /// The tools to offer: all, core (the minimum for an agent), read (read-only tools), or names.
-    /// Other tools are then unavailable [default: .steelbank.toml, else the tools for daily use;
-    /// calls of other tools also work]
+    /// Other tools are then unavailable [default: .steelbank.toml, else config.toml, else the tools
+    /// for daily use; calls of other tools also work]
     #[arg(long, value_name = "all|core|read|NAME,...")]
     tools: Option<String>,
     /// Share one Lisp with other processes that serve this project with --share. The first client
-    /// starts it, and it ends ten seconds after the last client disconnects
+    /// starts that Lisp, which ends ten seconds after the last client disconnects
     #[arg(long)]
     share: bool,
     /// Serve over HTTP instead of standard input and output. At a port of this machine (0 selects a
-    /// free one), clients need a bearer token; standard error names its file. A Unix socket serves
-    /// processes of this user. All clients share one Lisp, also with --share
+    /// free port), clients need a bearer token; standard error names its file. A Unix socket serves
+    /// processes of this user. All clients share one Lisp, also with clients of --share
     #[cfg(feature = "http")]
     #[arg(long, value_name = "127.0.0.1:PORT|unix:PATH", conflicts_with_all = ["share", "host"])]
     http: Option<crate::doors::mcp::http::HttpAddress>,
@@ -343,7 +343,8 @@ impl Shell {
             if name == "check"
                 && let [system] = self.options.project.systems()
             {
-                // Pass the system to the tool, which loads it only in the scratch image.
+                // If --system names one system, pass it to the tool, which loads it only in the
+                // scratch image.
                 arguments.insert("system".to_owned(), system.as_str().into());
                 let session = self.session(false)?.allowing(Permissions::ALL);
                 let answer = call::call_with_progress(tool, &session, arguments)?;
@@ -383,8 +384,8 @@ impl Shell {
     }
 }
 
-/// Suggests the existing commands with the most similar names, best first. clap sorts them
-/// alphabetically.
+/// Suggests the existing commands with the most similar names, best first. clap's suggestions are
+/// in alphabetical order.
 fn suggest_nearest(error: &mut clap::Error) {
     if let Some(ContextValue::String(asked)) = error.get(ContextKind::InvalidSubcommand) {
         let line = command_line();
@@ -401,7 +402,7 @@ fn wrong_usage(error: &clap::Error) -> CommandError {
     CommandError { exit: Exit::Usage, message: error.to_string() }
 }
 
-/// Builds the command line: a subcommand for each tool, and the others.
+/// Builds the command line: a subcommand for each tool, and the other subcommands.
 fn command_line() -> clap::Command {
     CommandLine::command().subcommands(commands::all())
 }

@@ -54,7 +54,7 @@ impl Terminal {
         self.write(&format!("{value:#}\n"))
     }
 
-    /// Writes to standard output. A closed pipe is not an error.
+    /// Writes to standard output, or nothing with --quiet. A closed pipe is not an error.
     fn write(&self, text: &str) -> Result<(), CommandError> {
         if self.quiet {
             return Ok(());

@@ -54,7 +54,8 @@ impl ProjectOptions {
         Self { project, ..Self::default() }
     }
 
-    /// Returns the project's folder: the one in --project, or else the nearest one upwards.
+    /// Returns the project's folder: the value of --project, or else the nearest project's folder,
+    /// from the current folder upwards.
     pub(super) fn root(&self) -> Result<Arc<ProjectRoot>, CommandError> {
         Ok(ProjectRoot::new(match &self.project {
             Some(folder) if !folder.is_dir() => {
@@ -130,7 +131,8 @@ impl ProjectOptions {
             if let LoadedItem::System(system) = order {
                 arguments.insert("system".to_owned(), Value::from(system));
             } else if session.awaits_project() || session.bank()?.project().root().is_none() {
-                // Skip `auto` without a project, because there are no systems to find.
+                // Skip `auto` without a project, because there are no systems to find. A client may
+                // name the project later.
                 continue;
             }
             let answer = call::call_with_progress(tool, session, arguments)?;
@@ -153,7 +155,8 @@ impl ProjectOptions {
         }
     }
 
-    /// Returns the reason why this start uses no snapshot, if an earlier start from it failed.
+    /// Returns the reason why this start uses no snapshot, if an earlier start from a snapshot
+    /// failed.
     pub(super) fn failed_snapshot(&self) -> Option<String> {
         self.failed_snapshot.clone()
     }
@@ -177,7 +180,7 @@ impl ProjectOptions {
         self.systems.iter().map(load).collect()
     }
 
-    /// Returns whether --system names a system.
+    /// Returns whether --system was given.
     pub(super) fn any(&self) -> bool {
         !self.systems.is_empty()
     }

@@ -1,5 +1,5 @@
 //! `steelbank serve`: serves MCP on the standard streams and loads the project's systems in the
-//! background.
+//! background. `--host`, `--http` and `--share` continue in their own modules.
 //!
 //! The session starts SBCL at once unless the client may still name the project. If Lisp dies, the
 //! process executes the program again in place: the restarted program receives a [`Handover`]
@@ -114,8 +114,8 @@ impl Serve {
         handed_over(self.restarted_from)
     }
 
-    /// Creates the session, and starts its SBCL unless a client may still name the project. Runs
-    /// the loads in the background.
+    /// Creates the session, starts its SBCL, and runs the loads in the background. If a client may
+    /// still name the project, SBCL starts only if something is to be loaded or Swank is requested.
     pub(super) fn start_image(
         &self,
         shell: &Arc<Shell>,
@@ -148,8 +148,7 @@ impl Serve {
                 Source::Socket(listener) => Some(listener.as_raw_fd()),
             },
         );
-        // If a client may still name its project and there is nothing to load yet, SBCL starts
-        // later.
+        // Start SBCL later if the client may still name its project and nothing needs SBCL yet.
         if !session.awaits_project() || shell.options.project.any() || !loads.is_empty() || wants_swank {
             // Start SBCL now to report a broken installation at once.
             let bank = session.bank()?;
@@ -190,7 +189,7 @@ impl Serve {
         Ok(StartedImage { session, handover, restarts })
     }
 
-    /// Returns the loads that the snapshot to start from contains: those of --system, or else,
+    /// Returns the loads that a snapshot for this start must contain: those of --system, or else,
     /// after a restart, the earlier loads up to the first single file.
     fn first_loads(&self, shell: &Shell, handover: Option<&Handover>) -> Vec<LoadedItem> {
         if shell.options.project.any() {
@@ -257,7 +256,8 @@ fn prepare(shell: &Shell, session: &Session, loads: &[LoadedItem], moving: Optio
     // Ignore the error: calls that need the text index report it.
     let _ = session.text();
     match shell.options.project.load(session, &shell.output) {
-        // Make a snapshot even if some loads failed, because the successful loads may be worth it.
+        // Make a snapshot even if some loads failed, because the successful loads may be worth a
+        // snapshot.
         Ok(_) => shell.options.project.make_snapshot_later(session, false),
         Err(trouble) => shell.output.error(&trouble.message),
     }

@@ -25,7 +25,7 @@ const HOST_WAIT: Duration = Duration::from_secs(20);
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// The environment variables that affect the image: the locations of code, of the user's files and
-/// of the runtime.
+/// of the runtime, and the time zone.
 const VARIABLES: [&str; 14] = [
     "ASDF_OUTPUT_TRANSLATIONS", "CL_SOURCE_REGISTRY", "HOME", "LD_LIBRARY_PATH", "PATH", "SBCL_HOME",
     "STEELBANK_CACHE", "STEELBANK_HOME", "TZ", "XDG_CACHE_HOME", "XDG_CONFIG_DIRS", "XDG_CONFIG_HOME",
@@ -129,8 +129,8 @@ impl Joiner {
     }
 
     /// Lets the host serve a pair of streams. Returns the socket, which the host closes when the
-    /// client has disconnected, and the host's further messages. Texts among them are printed on
-    /// standard error.
+    /// client has disconnected, and an iterator over the host's further messages. The iterator
+    /// prints texts on standard error and omits them.
     ///
     /// # Errors
     /// The host rejects the client, or does not answer in time.
@@ -191,8 +191,8 @@ impl Joiner {
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()?;
-        // Wait for the host to avoid a zombie if it ends first. Ignore the error: without a thread
-        // it stays a zombie.
+        // Wait on a thread for the host's end, so that the host does not become a zombie. Ignore
+        // the error: without a thread, only a zombie remains.
         let _ = std::thread::Builder::new().name("share-host".into()).spawn(move || host.wait());
         lock.connect()?.ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
     }

@@ -20,9 +20,10 @@ use crate::engine::control::Control;
 /// The maximum number of offered names.
 const MAX_NAMES: usize = 200;
 
-/// Rates the match of `name` with the typed text, both in lower case. 0: the name starts with the
-/// text; 1: words of the name start with the parts of the text (`m-v-b`) or with its letters
-/// (`mvb`); 2: the name contains the text.
+/// Rates the match of `name` with the typed text, both in lower case; the lowest number is best. 0:
+/// the name starts with the text; 1: words of the name start with the parts of the text (`m-v-b`)
+/// or with its letters (`mvb`); 2: the name contains the text, if that has at least three
+/// characters.
 fn fit(name: &str, typed: &str) -> Option<u8> {
     if name.starts_with(typed) {
         return Some(0);

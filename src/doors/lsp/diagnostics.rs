@@ -46,7 +46,7 @@ pub(super) struct ChecksDue {
     ended: bool,
 }
 
-/// The copies of an image that compile its editors' documents, one after the other.
+/// The copies of an image that compile the documents of its editors, one document at a time.
 #[derive(Debug, Default)]
 pub struct CheckCopies(Mutex<Spare>);
 
@@ -78,7 +78,8 @@ impl Spare {
 }
 
 impl Server {
-    /// Returns the diagnostics of a document: an unbalanced parenthesis, and the compiler's
+    /// Returns the diagnostics of a document: the first error in its structure, such as an
+    /// unbalanced parenthesis; a note if the text is too large to analyse; and the compiler's
     /// diagnostics.
     fn diagnostics_of(&self, document: &OpenDocument) -> Vec<Value> {
         let text = document.analysed_text();
@@ -122,7 +123,8 @@ impl Server {
 
     /// Compiles a document in a confined copy after `pause`, if no newer version exists by then.
     /// Without a snapshot for such a copy, only a `saved` file is checked, together with its
-    /// system.
+    /// system. Does nothing for other files than `.lisp` files, and if the editor's options disable
+    /// compilation.
     pub(super) fn check_later(&self, document: &Arc<OpenDocument>, pause: Duration, saved: bool) {
         if self.compile && document.path.extension().is_some_and(|kind| kind == "lisp") {
             let due = Instant::now() + pause;
@@ -142,7 +144,7 @@ impl Server {
         }
     }
 
-    /// Records that a client has changed the image.
+    /// Records that the image has changed.
     pub(super) fn note_changed_image(&self) {
         self.checks.lock().changed = true;
         self.check_due.notify_all();
@@ -195,7 +197,8 @@ impl Server {
         }
     }
 
-    /// Waits for a document that is due. Returns `None` after the editor has disconnected.
+    /// Waits for a document that is due. Updates the editor if the image changes meanwhile. Returns
+    /// `None` after the editor has disconnected.
     fn await_check(&self) -> Option<(NextCheck, Control)> {
         let mut checks = self.checks.lock();
         checks.running = None;
@@ -226,8 +229,8 @@ impl Server {
         self.document(&document.path).is_some_and(|current| current.version == document.version)
     }
 
-    /// Compiles a document and returns its diagnostics. Returns `None` if it was cancelled or
-    /// cannot be compiled at present.
+    /// Compiles a document and returns its diagnostics. Returns `None` if the check was cancelled,
+    /// or if the text is unsaved and is unbalanced or cannot be compiled in a copy.
     fn compiled(
         &self,
         document: &OpenDocument,
@@ -265,8 +268,8 @@ impl Server {
         Ok(Some(self.diagnostics_in(document, &answer.diagnostics)))
     }
 
-    /// Compiles all loaded files and their dependents from the text on disk. Shows the diagnostics
-    /// of open documents without unsaved changes.
+    /// Loads the loaded systems in a scratch image from the texts on disk, which compiles changed
+    /// files and their dependents. Shows the diagnostics of open documents without unsaved changes.
     pub(super) fn check_project(&self, control: &Control) -> Answered {
         let request = CheckRequest { confined: true, ..CheckRequest::default() };
         let answer = self.bank()?.run(&request, control)?;

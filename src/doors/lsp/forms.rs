@@ -15,8 +15,8 @@ use crate::answer::counted;
 use crate::engine::control::Control;
 
 impl Server {
-    /// Returns a lens for each definition that can have uses. Its text is computed in
-    /// `resolve_lens`.
+    /// Returns a lens for each definition except packages, methods and systems. `resolve_lens`
+    /// computes the text of a lens.
     pub(super) fn lenses(&self, params: &Value) -> Answered {
         let document = self.document_of(params)?;
         let counted = definitions(&document.analysed_text()).into_iter().filter(|known| {
@@ -41,14 +41,16 @@ impl Server {
         };
         let title = if uses.is_empty() { "no uses".to_owned() } else { counted(uses.len(), "use", "uses") };
         // The editor implements the command: steelbank's extension for VS Code shows the places.
+        // Other editors get no command.
         let command =
             if self.shows_references.load(Ordering::Relaxed) { "steelbank.showReferences" } else { "" };
         lens["command"] = json!({ "title": title, "command": command, "arguments": [uri, position, uses] });
         Ok(lens)
     }
 
-    /// Returns an edit that balances the document's parentheses according to its indentation, if
-    /// the problem is in the requested lines.
+    /// Returns an edit that corrects the first error in the document's structure, such as an
+    /// unbalanced parenthesis, according to the indentation. Returns no edit if the error, the line
+    /// where it shows and the correction are all outside the requested lines.
     pub(super) fn code_actions(&self, params: &Value) -> Answered {
         let document = self.document_of(params)?;
         let encoding = self.encoding();

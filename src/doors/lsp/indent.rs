@@ -66,7 +66,7 @@ const BINDS: [&str; 2] = ["destructuring-bind", "multiple-value-bind"];
 /// Operators with clauses that have a lambda list and a body.
 const HANDLERS: [&str; 2] = ["handler-case", "restart-case"];
 
-/// Derives the style from a lambda list. `None` if it has no `&body`.
+/// Derives the style from a lambda list. `None` if the lambda list has no `&body`.
 fn style_of(arglist: &str) -> Option<Style> {
     let parameters = parameters(arglist);
     let body = parameters.iter().position(|word| word.eq_ignore_ascii_case("&body"))?;
@@ -85,8 +85,8 @@ fn guess(name: &str) -> Style {
     }
 }
 
-/// Computes the indentation of the lines in `within`, which are numbered from 1. Returns the old
-/// and the new indentation of each line to change.
+/// Computes the indentation of the lines in `within`, which are numbered from 1. Returns the
+/// number, the old indentation and the new indentation of each line to change.
 fn indentation(
     text: &str,
     read: &LispText,
@@ -181,7 +181,7 @@ fn inner_column(
 /// The syntactic role of a list.
 enum ListRole {
     Call,
-    /// Quoted data or bindings, not a call.
+    /// Quoted data, variables to bind, or a lambda list; not a call.
     Datum,
     Clause,
     /// A definition of a local function or a handler clause: a name, a lambda list and a body.
@@ -228,7 +228,7 @@ fn role_of(text: &str, read: &LispText, index: usize) -> ListRole {
 }
 
 /// Returns the operator of a list in lower case without its package. `None` if the list does not
-/// start with a symbol.
+/// start with a symbol that can name an operator.
 fn operator(text: &str, read: &LispText, form: &Form) -> Option<String> {
     let head = read.head(form).filter(|head| head.kind == TokenKind::Symbol)?;
     let name = text.get(head.span.indices())?;
@@ -287,7 +287,8 @@ impl Server {
     }
 
     /// Returns the style of the operator at `at` according to its lambda list in the image. Returns
-    /// `None` if that has no `&body`. The arguments of local operators are aligned.
+    /// `None` if the image has no lambda list with `&body` for the operator. The arguments of local
+    /// operators are aligned.
     fn style(&self, document: &OpenDocument, at: u32, control: &Control) -> Option<Style> {
         let view = self.view(document, control).ok()?;
         let request = match view.at(at) {

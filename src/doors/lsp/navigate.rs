@@ -75,7 +75,8 @@ impl Server {
         let known = known.iter().filter(|found| !any || found.kind == LispKind::Method);
         let places = known.filter_map(|found| self.place(&found.place, control));
         let mut places: Vec<Place> = places.map(|place| self.name_within(place, &symbol.name)).collect();
-        // Add definitions in text that is not loaded, which may be new or moved.
+        // Add definitions in open documents that are not among these places: they are new or have
+        // moved.
         let (there, _) = self.in_documents(symbol, control);
         let fresh = there.into_iter().filter(|place| {
             !places.iter().any(|known| known.path == place.path && known.range.encloses(place.range))

@@ -106,9 +106,9 @@ impl Server {
         }
     }
 
-    /// Plans the rename on the loaded texts, and moves its edits to the current text of open
-    /// documents. In forms that have changed since they were loaded, occurrences are found by
-    /// reading the text, and the user must confirm these edits.
+    /// Plans the rename on the texts on disk, and moves its edits to the current text of open
+    /// documents. In forms of unsaved documents that have changed since the load, occurrences are
+    /// found by reading the text, and the user must confirm the edits of these occurrences.
     fn rename_symbol(&self, found: &FileOccurrence, new: &str, control: &Control) -> Answered {
         let mut request = RenameRequest::new(barred(&found.symbol.name), new);
         request.package = Some(found.symbol.package.clone());

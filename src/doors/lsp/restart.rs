@@ -96,7 +96,7 @@ impl Restartable for Server {
 
     fn abandon_lisp(&self) {
         self.answer_deferred();
-        self.show(1, &format!("Lisp died three times in a minute and stays down: {}.", self.remedy()));
+        self.show(1, &format!("Lisp died three times in a minute and will not restart: {}.", self.remedy()));
     }
 }
 

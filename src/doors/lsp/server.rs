@@ -34,7 +34,7 @@ use crate::tools::Session;
 /// The maximum number of concurrent requests. At this limit, no further messages are read.
 const THREADS: usize = 16;
 
-/// Runs the loads at startup, and returns their errors.
+/// Runs the loads at startup, or waits until the host has run them, and returns their errors.
 pub type FirstLoad = Box<dyn FnOnce(&Session) -> Option<String> + Send>;
 
 /// The settings of a language server.
@@ -56,7 +56,7 @@ impl std::fmt::Debug for ServerOptions {
     }
 }
 
-/// The result of a request for names, with the request and the index's stamp when it was answered.
+/// The index's stamp when a request for names was answered, the request, and the names.
 type CompletionNames = (u64, AccessibleNamesRequest, Arc<Vec<Accessible>>);
 
 /// The server of one editor.
@@ -487,7 +487,8 @@ impl Server {
         }
     }
 
-    /// Answers a request on a new thread. Waits first if too many requests are in progress.
+    /// Answers a request on a new thread. Waits first if too many requests are in progress. Rejects
+    /// a request with the id of another request in progress.
     fn begin(self: &Arc<Self>, request: Request) -> io::Result<()> {
         let (control, request) = (Control::new(Duration::from_secs(600)), Arc::new(request));
         {
@@ -512,8 +513,8 @@ impl Server {
                 }),
                 false => answer,
             };
-            // A restart removes unanswered requests from `running`, and the restarted program
-            // answers them.
+            // A restart removes unanswered requests from `running`. The restarted program answers
+            // them, except commands, which have already got an error.
             let mut running = server.running.lock();
             if running.contains_key(&request.id) && !server.defer(&request) {
                 server.output.add(&response(request.id.clone(), answer));
@@ -640,7 +641,8 @@ impl Server {
         self.request("workspace/diagnostic/refresh", Value::Null);
     }
 
-    /// Asks the editor to request the semantic tokens of its documents again, if it supports that.
+    /// Asks the editor to request the semantic tokens of its documents again, if the editor
+    /// supports such a request.
     pub(super) fn refresh_tokens(&self) {
         if self.initialized.lock()["capabilities"]["workspace"]["semanticTokens"]["refreshSupport"] == true {
             self.request("workspace/semanticTokens/refresh", Value::Null);

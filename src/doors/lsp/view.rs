@@ -18,8 +18,9 @@ use crate::answer::Location;
 use crate::engine::control::Control;
 use crate::source::tap::roles::SyntaxRole;
 
-/// The occurrences in loaded texts, by path. Each entry starts with the write date of the file when
-/// it was loaded, and the index's stamp when the entry was computed.
+/// The occurrences in loaded texts, by path. Each entry has the file's write date when the file was
+/// loaded, the index's stamp when the entry was computed, and the occurrences, or `None` if they
+/// could not be determined.
 pub(super) type LoadedTexts = HashMap<PathBuf, (u64, u64, Option<Arc<OccurrencesAnswer>>)>;
 
 /// A place in a file.

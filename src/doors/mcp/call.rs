@@ -69,7 +69,7 @@ impl Client {
         })
     }
 
-    /// Creates a call. It reports its progress if the request has a progress token.
+    /// Creates a call. The call reports its progress if the request has a progress token.
     pub(super) fn new_call(self: &Arc<Self>, meta: &Meta<'_>) -> Call {
         let call = match meta.progress_token.map(RawValue::to_owned) {
             None => Call::default(),
@@ -82,8 +82,9 @@ impl Client {
     }
 
     /// Runs a request at once or on a pool's thread. `work` writes the response line and returns
-    /// whether the engine failed. If Lisp has died, a request that only reads is then left to the
-    /// restarted program. A panic becomes an internal error of this request alone.
+    /// whether the engine failed. If it failed on a pool's thread because Lisp has died, a request
+    /// that only reads is left to the restarted program. A panic becomes an internal error of this
+    /// request alone.
     pub(super) fn submit(
         self: &Arc<Self>,
         line: &[u8],
@@ -145,7 +146,7 @@ pub(super) struct PooledRequest {
     pub(super) call: Call,
 }
 
-/// Lets `work` append a line. If it panics, appends an internal error instead.
+/// Lets `work` append a line. If `work` panics, appends an internal error instead.
 fn guarded(id: &Id, line: &mut Vec<u8>, work: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
     let before = line.len();
     std::panic::catch_unwind(AssertUnwindSafe(|| work(line))).unwrap_or_else(|_| {

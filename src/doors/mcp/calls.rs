@@ -39,7 +39,7 @@ pub(super) struct UnansweredCall {
     serial: u64,
     id: Id,
     pub(super) cancellation: Cancellation,
-    /// The pool that runs the call. `None` until it starts.
+    /// The pool that runs the call. `None` until a thread of a pool starts the call.
     on: Option<Arc<Pool>>,
     /// Whether the response exists and is being written.
     answered: bool,
@@ -127,7 +127,7 @@ impl Calls {
         self.emptied.notify_all();
     }
 
-    /// Cancels all calls with this id, because clients may use one id for several calls.
+    /// Cancels all unanswered calls with this id, because clients may use one id for several calls.
     pub(super) fn cancel(&self, id: &Id) {
         self.cancel_if(|call| call.id == *id);
     }
@@ -171,14 +171,15 @@ impl Calls {
         }
     }
 
-    /// Waits until all calls have ended. Gives up at `end`, or when `meanwhile` returns `false`.
+    /// Waits until all lines are processed and all calls have ended. Gives up at `end`, or when
+    /// `meanwhile` returns `false`.
     pub(super) fn wait_until_none(&self, end: Option<Instant>, meanwhile: impl Fn() -> bool) {
         self.wait_while(end, meanwhile, |_| true);
     }
 
-    /// Waits until all calls that will end soon have ended. Excludes deferred calls and, with
-    /// `brief`, calls that may wait for long work. Gives up at `end`, or when `meanwhile` returns
-    /// `false`.
+    /// Waits until all lines are processed and all calls that will end soon have ended. Excludes
+    /// deferred calls and, with `brief`, calls that may wait for long work. Gives up at `end`, or
+    /// when `meanwhile` returns `false`.
     pub(super) fn wait_for_answers(&self, brief: bool, end: Instant, meanwhile: impl Fn() -> bool) {
         self.wait_while(Some(end), meanwhile, |call| call.failed.is_none() && (call.brief || !brief));
     }
@@ -257,7 +258,7 @@ impl Pool {
             return Ok(());
         }
         let outcome = self.add_thread(&mut state);
-        // Fail only if there is no thread at all; otherwise an existing one will run the job.
+        // Fail only if there is no thread at all; otherwise an existing thread will run the job.
         if outcome.is_err() && state.threads == 0 {
             state.queue.pop_back();
             return outcome;

@@ -20,7 +20,7 @@ use crate::engine::Writing;
 use crate::handle::recovery::ClientHandover;
 use crate::tools::Session;
 
-/// One client. `reader` reads its messages, `dispatch` and `call` answer them.
+/// One client. `reader` reads its messages; `dispatch`, `call` and `query` answer them.
 pub(super) struct Client {
     pub(super) session: Session,
     /// The serialized results of `tools/list`, one for each
@@ -30,9 +30,10 @@ pub(super) struct Client {
     pub(super) output: ClientOutput,
     pub(super) protocol: Mutex<Protocol>,
     pub(super) calls: Calls,
-    /// The pool for calls that run no code. They may wait for Lisp or walk a folder tree.
+    /// The pool for calls that run no code. These calls may wait for Lisp or walk a folder tree.
     pub(super) questions: Arc<Pool>,
-    /// The pool for calls that run code. It is separate so that long loads never block other calls.
+    /// The pool for calls that run code. The pool is separate so that long loads never block other
+    /// calls.
     pub(super) code: Arc<Pool>,
     pub(super) reader: ReaderRole,
     pub(super) joined: Option<SharedSocket>,
@@ -41,7 +42,7 @@ pub(super) struct Client {
 
 impl Client {
     /// Creates a client on a pair of streams, or resumes the client in `handover`. The receiver
-    /// gets a message when the input has ended or the output is closed.
+    /// gets a message when [`Client::end`] is called.
     ///
     /// # Errors
     /// A descriptor cannot be duplicated.
@@ -87,7 +88,8 @@ impl Client {
         std::thread::Builder::new().name(name.into()).spawn(move || body(&client)).map(drop)
     }
 
-    /// Reports that the input has ended or the output is closed.
+    /// Reports that the client has disconnected: the input has ended, the output is closed, or the
+    /// client's process has closed its [`SharedSocket`].
     pub(super) fn end(&self) {
         // Ignore the error: the receiver no longer waits.
         let _ = self.ended.send(());

@@ -1,6 +1,6 @@
 //! Dispatches a client's messages: runs a call, changes the protocol's state, or appends a
-//! response. It does not depend on the transport, except that later responses go to the client's
-//! output.
+//! response. This module does not depend on the transport, except that later responses go to the
+//! client's output.
 
 use std::borrow::Cow;
 use std::sync::Arc;

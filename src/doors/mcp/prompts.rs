@@ -1,4 +1,4 @@
-//! Prompts that a user selects in a host's menu. There is one, for reviewing a change.
+//! Prompts that a user selects in a host's menu. The only prompt is for reviewing a change.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ use crate::tools::{Session, quoted};
 const STEPS: [(&str, &str); 9] = [
     (
         "load-system",
-        "if the project is not loaded; without it, only text is searched. It runs the project's code.",
+        "if the project is not loaded: otherwise only text is searched. Loading runs the project's code.",
     ),
     (
         "impact",

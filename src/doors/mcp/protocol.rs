@@ -36,7 +36,7 @@ pub(super) struct Protocol {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 enum Lifecycle {
-    /// The client has sent no request yet.
+    /// The client has sent no request yet, except `ping` and `server/discover`.
     #[default]
     None,
     /// The client has sent `initialize`; the response had this version.
@@ -83,8 +83,8 @@ impl<'a> Meta<'a> {
         self.version().is_some_and(|version| VERSIONS.contains(&version) && !version.has_initialize())
     }
 
-    /// Returns the error for a request outside a session with missing metadata, or `None` if it is
-    /// complete.
+    /// Returns the error for a request that is outside a session and lacks required metadata.
+    /// Returns `None` if the metadata is complete.
     pub(super) fn incomplete(&self, before: &str) -> Option<ErrorData> {
         let missing = self.missing();
         (!missing.is_empty()).then(|| {

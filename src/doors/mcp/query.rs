@@ -1,4 +1,5 @@
-//! Answers requests for resources and completions. Their results are built from tools' answers.
+//! Answers requests that list or read resources, and requests for completions. The results are
+//! built from tools' answers.
 
 use std::sync::Arc;
 
@@ -44,7 +45,7 @@ impl From<Failure> for QueryError {
     }
 }
 
-/// Boxes the computation of a request's result.
+/// Boxes the computation of a request's result, with the conversion of the result to JSON.
 pub(super) fn query<T: Serialize>(
     ask: impl FnOnce(&Session, &Call) -> Result<T, QueryError> + Send + 'static,
 ) -> Query {

@@ -1,8 +1,8 @@
 //! The transport: reads a client's lines and dispatches each.
 //!
-//! One thread at a time is the reader. It also runs calls that need not wait for Lisp, to avoid a
-//! thread switch between request and response. If a line takes too long, a standby thread becomes
-//! the reader, so that the server always reads.
+//! One thread at a time is the reader. The reader also runs calls that need not wait for Lisp, to
+//! avoid a thread switch between request and response. If a line takes too long, a standby thread
+//! becomes the reader, so that the server always reads.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

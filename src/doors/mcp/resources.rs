@@ -1,6 +1,6 @@
-//! Resources: answers of read-only tools, each addressed by a URI. A host shows them to its user
-//! and passes their text to a model. They are plain text, because Markdown would drop the asterisks
-//! of `*print-base*`. They are never truncated, because a host cannot use a cursor.
+//! Resources: answers of read-only tools, each addressed by a URI. A host shows resources to its
+//! user and passes their text to a model. Resources are plain text, because Markdown would drop the
+//! asterisks of `*print-base*`. Their text is never truncated, because a host cannot use a cursor.
 
 use rmcp::model::{
     ErrorData, ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams,
@@ -26,7 +26,7 @@ pub(super) struct ResourceKind {
     tool: &'static str,
     title: &'static str,
     description: &'static str,
-    /// The start of its URIs, or the entire URI if there is no variable.
+    /// The start of the URIs of this kind, or the entire URI if there is no variable.
     prefix: &'static str,
     /// The variable at the end of the template. It is also the tool's argument.
     pub(super) variable: Option<&'static str>,
@@ -53,21 +53,21 @@ const KINDS: [ResourceKind; 6] = [
     ResourceKind {
         tool: "outline",
         title: "Definitions of a system",
-        description: "The definitions of a system that is loaded, with their places and how much they are used.",
+        description: "The definitions of a loaded system, with their places and numbers of uses.",
         prefix: SYSTEMS,
         variable: Some("system"),
     },
     ResourceKind {
         tool: "outline",
         title: "Definitions of a file",
-        description: "The definitions of a file of the project, with their places and how much they are used.",
+        description: "The definitions of a file of the project, with their places and numbers of uses.",
         prefix: FILES,
         variable: Some("path"),
     },
     ResourceKind {
         tool: "package-info",
         title: "Description of a package",
-        description: "What a package exports, uses and shadows, and which of its symbols nothing uses.",
+        description: "What a package exports, uses and shadows, and its symbols without uses.",
         prefix: "steelbank:///package/",
         variable: Some("package"),
     },
@@ -178,8 +178,8 @@ fn all(session: &Session, call: &Call) -> Result<Vec<Resource>, QueryError> {
 }
 
 /// Returns the names of the project's systems (with `loaded`, only of the loaded systems) and of
-/// the files of all systems. Both lists are empty if there is no project, or while the client may
-/// still name it.
+/// the files of all systems. Both lists are empty if there is no project, while the client may
+/// still name its project, or if the client is not offered `list-systems`.
 pub(super) fn systems_and_files(
     session: &Session,
     call: &Call,

@@ -52,8 +52,9 @@ pub fn serve_on(
     serve_with_restarts(input.into(), output.into(), session, None, None)
 }
 
-/// Like [`serve_on`], but restarts the program in place, with the same client, when Lisp dies or a
-/// restart is requested. `handover` is the state of the client from before a restart.
+/// Like [`serve_on`]. With `restarts`, also restarts the program in place, with the same client,
+/// when Lisp dies or a restart is requested. `handover` is the state of the client from before a
+/// restart.
 ///
 /// # Errors
 /// [`ServeError`].

@@ -32,7 +32,7 @@ pub(in crate::doors) enum Framing {
 pub(in crate::doors) struct ClientInput {
     pub(in crate::doors) stream: ClientStream,
     unread: Mutex<Unread>,
-    /// An event descriptor, readable while reading is halted.
+    /// An event descriptor, readable while reading is halted and after it has ended for good.
     halt: OwnedFd,
     resumed: Condvar,
 }
@@ -142,10 +142,11 @@ impl ClientInput {
         }
     }
 
-    /// Waits until the stream is readable, and reads from it.
+    /// Waits until the stream is readable, and reads from it. Returns without reading when a halt
+    /// ends or the input is closed.
     ///
     /// # Errors
-    /// The stream is closed or cannot be read.
+    /// Other code in the process has closed the stream, or the stream cannot be read.
     pub(in crate::doors) fn fill(&self) -> io::Result<()> {
         loop {
             wait(

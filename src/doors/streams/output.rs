@@ -64,7 +64,8 @@ impl ClientOutput {
         self.waiting.lock().failed
     }
 
-    /// Adds lines, which the next [`ClientOutput::flush`] writes. Never blocks.
+    /// Adds lines, which the next [`ClientOutput::flush`] writes, unless writing has failed. Never
+    /// blocks.
     pub(in crate::doors) fn add(&self, lines: &[u8]) {
         let mut waiting = self.waiting.lock();
         if !waiting.failed {
@@ -72,7 +73,8 @@ impl ClientOutput {
         }
     }
 
-    /// Adds lines and writes them. Blocks while the buffer is full.
+    /// Adds lines and writes them, unless another thread is writing: then that thread writes them,
+    /// too. Blocks while the buffer is full. Drops the lines if writing has failed.
     pub(in crate::doors) fn send(&self, lines: &[u8]) {
         let mut waiting = self.waiting.lock();
         while waiting.is_full() && !waiting.failed {
@@ -161,8 +163,8 @@ impl ClientOutput {
         }
     }
 
-    /// Writes all waiting lines, and waits until they are written or `end` has passed. Returns
-    /// `false` after `end`.
+    /// Writes all waiting lines, and waits until they are written, writing fails, or `end` has
+    /// passed. Returns `false` only after `end`.
     pub(in crate::doors) fn drain(&self, end: Option<Instant>) -> bool {
         self.flush();
         let mut waiting = self.waiting.lock();

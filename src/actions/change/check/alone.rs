@@ -1,5 +1,4 @@
-//! Checks a single file in a copy of the image in its current load state, without compiling other
-//! files.
+//! Checks a single file in a copy of the loaded image. No other file is compiled.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Runs [`CheckRequest`]: loads the project in a scratch image, from the files on disk and from
-//! texts that are not written yet.
+//! Runs [`CheckRequest`]: loads systems and files in a scratch image, from the files on disk and
+//! from texts that are not written yet.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,7 +20,7 @@ use crate::handle::scratch::{Scratch, ScratchError, ScratchRequest};
 impl Action for CheckRequest {
     type Answer = CheckAnswer;
 
-    /// Loads a system or files in a scratch image. The main image does not change. Files on disk
+    /// Loads systems and files in a scratch image. The main image does not change. Files on disk
     /// change only if the loaded code writes to them and the image is not confined. A failed load
     /// is an answer, not an error.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<CheckAnswer, Error> {

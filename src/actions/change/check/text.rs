@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::actions::change::check::CheckAnswer;
 
-/// Prints whether the systems or files load, then failures and diagnostics.
+/// Prints whether the systems or files load, then denied writes, unchecked files, failures and
+/// diagnostics.
 impl fmt::Display for CheckAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.systems.as_slice() {

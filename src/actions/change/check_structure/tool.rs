@@ -72,7 +72,7 @@ impl fmt::Display for StructureAnswer {
                     None => in_words(&problem.place),
                 };
                 write!(f, "{wrong}: {place}\n    {}\n", problem.text)?;
-                write!(f, "It becomes visible at line {}. ", line(&problem.shows_at))?;
+                write!(f, "The problem becomes visible at line {}. ", line(&problem.shows_at))?;
                 let at = in_words(&problem.mend);
                 match problem.insert.as_str() {
                     "" => write!(f, "Delete the parenthesis at {at}."),

@@ -1,4 +1,5 @@
-//! Runs [`ReloadRequest`]: reloads changed files and finds definitions that are no longer in them.
+//! Runs [`ReloadRequest`]: reloads changed files, and finds definitions that the image has but the
+//! files no longer contain.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,9 +26,14 @@ impl Action for ReloadRequest {
     type Answer = ReloadAnswer;
 
     /// Reloads changed files and their dependents: files of the project's loaded systems, and files
-    /// that were loaded individually. After a successful load, lists definitions that are no longer
-    /// in their file, and definitions in files that no longer belong to a system; removes both if
-    /// the request asks for it. Runs the project's code. A failed load is an answer, not an error.
+    /// that were loaded individually. If the request lists files, all loaded systems are reloaded
+    /// if a listed file belongs to any system, and listed files of no system are loaded even if
+    /// unchanged.
+    ///
+    /// After a successful load, lists definitions that are no longer in their file, and definitions
+    /// in files that no longer exist or belong to a system. With `remove`, removes these
+    /// definitions from the image. Runs the project's code. A failed load is an answer, not an
+    /// error.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<ReloadAnswer, Error> {
         let deadline = deadline_after(control.allowed());
         let project = bank.project();
@@ -163,8 +169,8 @@ impl Steelbank {
     }
 }
 
-/// Returns whether the text of the file still has the definition `left`. The load may not have
-/// evaluated the definition, for example inside UNLESS.
+/// Returns whether the text of the file still contains the definition `left`. Such a definition is
+/// not a leftover, even if the load did not evaluate it, for example inside UNLESS.
 fn is_in_text(enclosing: &Enclosing<'_>, bank: &Steelbank, left: &Leftover) -> bool {
     let definitions = enclosing.definitions(&bank.project().shown(Path::new(&left.path)));
     definitions.iter().any(|known| {

@@ -33,10 +33,10 @@ struct ListedReload {
     /// The files that had changed after they were loaded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     changed: Vec<String>,
-    /// Definitions that are in the image but no longer in their files.
+    /// Definitions that are in the image but no longer in the project.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left: Vec<Leftover>,
-    /// Their number, if not all are listed.
+    /// Number of entries in `left`, if not all are listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     left_total: Option<usize>,
     /// True if nothing of the project was loaded, so that there was nothing to reload.

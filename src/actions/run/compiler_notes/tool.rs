@@ -32,7 +32,8 @@ fn notes(session: &Session, request: CompilerNotesRequest, call: &Call) -> Resul
     Ok(answer.looked_up_in(looked_up_in))
 }
 
-/// The definitions that were compiled, and the compiler's notes on them.
+/// Lists the definitions, with the reason for each definition that was not compiled, then the
+/// compiler's notes.
 impl fmt::Display for CompilerNotes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.definitions.is_empty() {

@@ -34,7 +34,7 @@ impl Display for SystemEntry {
         self.changed.iter().try_for_each(|path| line(format!("changed: {path}")))?;
         self.components.iter().try_for_each(|path| line(path.clone()))?;
         match self.incomplete {
-            true => line("Some of its files are known only after it is loaded.".to_owned()),
+            true => line("Some of the system's files can be listed only after it is loaded.".to_owned()),
             false => Ok(()),
         }
     }

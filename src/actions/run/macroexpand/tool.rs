@@ -1,18 +1,24 @@
 //! Implements the tool macroexpand.
 
 use std::fmt;
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::Steelbank;
 use crate::actions::missing::{LookupReply, NotFoundReply, of_file};
 use crate::actions::run::macroexpand::{Depth, MacroexpandAnswer, MacroexpandRequest, form_at};
+use crate::actions::uses::occurrences::{OccurrenceKind, OccurrencesRequest};
 use crate::answer::lookup::LookupStatus;
 use crate::answer::{Location, NotFound, counted};
+use crate::engine::Control;
 use crate::tools::arguments::{Timeout, default_package};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
 use crate::workspace::write::FileError;
 use std::time::Duration;
+use steelbank_reader::Range;
+use steelbank_reader::lines::LineIndex;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
@@ -85,8 +91,25 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
                 given.line, given.path
             )));
         };
-        place = Some(Location { file: bank.project().shown(&path), ..found.place });
+        let shown = bank.project().shown(&path);
+        let local = match found.local_definition {
+            Some(local) => Some(Some(Location { file: shown.clone(), ..local })),
+            None => found.operator.and_then(|operator| local_operator(bank, &path, operator, &control)),
+        };
+        place = Some(Location { file: shown, ..found.place });
         request.form = found.text;
+        if let Some(local_definition) = local {
+            let answer = MacroexpandAnswer {
+                package: found.package.unwrap_or(request.package),
+                expansion: request.form.clone(),
+                form: request.form,
+                place,
+                local: true,
+                local_definition,
+                ..MacroexpandAnswer::default()
+            };
+            return ToolAnswer::new(answer.to_string(), &LookupReply::yes(answer), CallOutcome::Answered);
+        }
         if let Some(package) = found.package {
             request.package = package;
         }
@@ -100,11 +123,39 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     ToolAnswer::new(answer.to_string(), &LookupReply::yes(answer), CallOutcome::Answered)
 }
 
+/// Finds the definition of a local operator in a loaded file. Returns `Some(None)` if a macro
+/// around the form generates the definition, and `None` if the operator is not local.
+fn local_operator(
+    bank: &Steelbank,
+    path: &Path,
+    operator: Range,
+    control: &Control,
+) -> Option<Option<Location>> {
+    bank.project().loaded_date(path)?;
+    let request = OccurrencesRequest { elsewhere: false, on_disk: true, ..OccurrencesRequest::new(path) };
+    let answer = bank.ask(&request, control).ok().filter(|answer| answer.fresh)?;
+    let found = answer.occurrences.iter().find(|found| found.range == operator)?;
+    let bytes = answer.text.as_bytes();
+    let place = |span| Location::in_text(answer.path.clone(), &LineIndex::new(bytes), bytes, span);
+    (found.kind == OccurrenceKind::LocalFunction).then(|| found.binding.map(place))
+}
+
 /// The expansion, its steps, and the forms that were not expanded.
 impl fmt::Display for MacroexpandAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.status != LookupStatus::Found {
             return write!(f, "{}", NotFound::Package(self.package.clone()));
+        }
+        if self.local {
+            let defined = match &self.local_definition {
+                Some(place) => format!("at {place}"),
+                None => "by a macro around the form".to_owned(),
+            };
+            return write!(
+                f,
+                "The operator is a local function or macro, defined {defined}. It was not expanded.\n\n{}",
+                self.expansion
+            );
         }
         if self.expanded {
             let cut = if self.cut { "\n... truncated" } else { "" };

@@ -41,8 +41,8 @@ pub(super) struct TestPlaces {
     packages: BTreeSet<String>,
     /// Forms with TEST in their operator's name, by package and by the name in the second element.
     forms: BTreeMap<SymbolName, TestForm>,
-    /// Top-level forms that expand to definitions of tests: the framework, the form, and the names
-    /// in it.
+    /// Top-level forms that use an operator of [`DEFINERS`], directly or through macros: the
+    /// framework, the form, and the names in it.
     generated: Vec<(&'static str, TestForm, BTreeSet<String>)>,
 }
 
@@ -81,14 +81,14 @@ impl TestPlaces {
         found
     }
 
-    /// Finds the form that defines a test.
+    /// Finds the form that defines a test, either by naming the test or through a macro.
     pub(super) fn of_test(&self, test: &FrameworkTest) -> Option<TestForm> {
         let name = test.name.to_uppercase();
         let generating = || self.generating_form(&test.framework, &name, self.has_package(test));
         self.written_form(test).or_else(generating).cloned()
     }
 
-    /// Finds the form in the text that defines a test by its name.
+    /// Finds a form that names the test and, judging by its shape, defines it.
     fn written_form(&self, test: &FrameworkTest) -> Option<&TestForm> {
         let name = test.name.to_uppercase();
         match &test.package {
@@ -97,7 +97,7 @@ impl TestPlaces {
         }
     }
 
-    /// Whether a form in the text defines the test by its name.
+    /// Returns whether the files contain a form that names the test and defines it.
     pub(super) fn is_written(&self, test: &FrameworkTest) -> bool {
         self.written_form(test).is_some()
     }

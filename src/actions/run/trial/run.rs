@@ -93,8 +93,8 @@ impl Action for RunTestsRequest {
 }
 
 impl Steelbank {
-    /// Loads `name` and the systems that contain its tests. If one of them fails to load, records
-    /// the reason in `run` and returns `None`.
+    /// Loads `name` and the systems that contain its tests. Returns `None` if a system fails to
+    /// load or is not found, and records the reason in `run`.
     fn load_tests(
         &self,
         name: &str,

@@ -56,7 +56,7 @@ pub(super) fn no_match(
     let single = filters.iter().map(|filter| vec![*filter]);
     let all = (filters.len() > 1).then(|| filters.clone());
     for without in single.chain(all) {
-        // Drop all filters at once only if dropping one is not enough.
+        // Drop all filters at once only if dropping any single filter does not help.
         if without.len() > 1 && !nothing.wider.is_empty() {
             break;
         }

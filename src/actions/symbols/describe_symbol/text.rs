@@ -1,5 +1,5 @@
-//! Formats describe-symbol's answer as text. The first lines are fixed by the contract; our
-//! additions follow below them.
+//! Formats describe-symbol's answer as text. The first lines are fixed by the contract; further
+//! lines follow below them.
 
 use std::fmt::{self, Display, Write as _};
 

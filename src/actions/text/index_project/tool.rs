@@ -33,7 +33,7 @@ fn index(
     ToolAnswer::json(&indexed, indexed.to_string(), CallOutcome::Answered)
 }
 
-/// The number of files that were indexed, and the files that were skipped.
+/// Prints the number of files and the size of the index, then skipped files and failures.
 impl fmt::Display for Indexed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

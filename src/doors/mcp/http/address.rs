@@ -96,7 +96,7 @@ impl Listener {
         })
     }
 
-    /// Accepts a connection. Returns `None` if it comes from another user.
+    /// Accepts a connection. Returns `None` for a connection of another user to the Unix socket.
     pub(super) async fn accept(&self) -> io::Result<Option<Box<dyn Connection>>> {
         match self {
             Self::Port(listener) => {

@@ -54,7 +54,7 @@ pub(super) struct Endpoint {
     pub(super) ending: watch::Receiver<bool>,
 }
 
-/// A response with one message or a stream of events.
+/// A response without a body, with one message, or with a stream of events.
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 impl Endpoint {
@@ -95,7 +95,7 @@ impl Endpoint {
             Message::Response { .. } => None,
         };
         let (meta, version) = (Meta::of(params), text(headers, VERSION));
-        // This includes unknown versions, which the server behind the session rejects.
+        // This includes unknown versions, which the MCP server in the host rejects.
         if meta.version().is_some_and(|version| !has_sessions(version.as_str()))
             || version.is_some_and(|version| !has_sessions(version))
         {
@@ -321,7 +321,8 @@ fn has_sessions(version: &str) -> bool {
     VERSIONS.iter().any(|known| known.as_str() == version && known.has_initialize())
 }
 
-/// Returns the tool, prompt or resource in the parameters, which the header Mcp-Name repeats.
+/// Returns the name of the tool or prompt, or the URI of the resource, in the parameters. The
+/// header Mcp-Name repeats this value.
 fn name_of(method: &str, params: Option<&RawValue>) -> Option<String> {
     let key = match method {
         "tools/call" | "prompts/get" => "name",

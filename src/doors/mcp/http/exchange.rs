@@ -7,7 +7,7 @@ use hyper::body::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// The maximum number of stored messages. If there are more, the oldest are dropped, which are
+/// The maximum number of stored messages. If there are more, the oldest messages are dropped,
 /// usually progress notifications.
 const MAX_KEPT: usize = 256;
 
@@ -25,7 +25,8 @@ struct ExchangeState {
     dropped: u64,
     /// Whether the exchange is complete.
     ended: bool,
-    /// The number of the current reader. A new reader increments it, which ends the previous one.
+    /// The number of the current reader. A new reader increments it, which ends the previous
+    /// reader.
     reader: u64,
 }
 
@@ -59,8 +60,8 @@ impl Exchange {
     }
 
     /// Waits for the first message after number `after`, and returns it with its number. Returns
-    /// `None` if the exchange has ended or another reader has claimed it. The future may be dropped
-    /// while it waits.
+    /// `None` if the exchange has ended without such a message, or if another reader has claimed
+    /// it. The future may be dropped while it waits.
     pub(super) async fn next(&self, reader: u64, after: u64) -> Option<(u64, Bytes)> {
         loop {
             let changed = self.changed.notified();
@@ -109,7 +110,7 @@ mod tests {
         exchange.end();
         assert_eq!(exchange.next(second, 2).await, None);
         // The oldest messages are dropped first; a late reader continues with the oldest stored
-        // one.
+        // message.
         (0..MAX_KEPT).for_each(|_| exchange.push("c"));
         assert_eq!(exchange.next(second, 0).await, Some((3, "c".into())));
         let short = Exchange::default();

@@ -34,7 +34,8 @@ impl Gate {
         Self { address, token }
     }
 
-    /// Checks a request's head.
+    /// Checks a request's path, method and headers: Host, Origin, Authorization, Content-Type and
+    /// Accept.
     pub(super) fn check(&self, Parts { method, uri, headers, .. }: &Parts) -> Result<(), HttpRefusal> {
         let given = |name| text(headers, name);
         let is_local_origin = || given(ORIGIN).is_some_and(is_local_origin);
@@ -42,10 +43,10 @@ impl Gate {
             // Prevents DNS rebinding: if the host name of a web page resolves to this machine, the
             // page's requests have that name in the Host header.
             _ if !self.is_local_host(given(HOST)) => {
-                (StatusCode::FORBIDDEN, "The Host header names another host.")
+                (StatusCode::FORBIDDEN, "The Host header is missing or does not name this server.")
             }
             _ if headers.contains_key(ORIGIN) && !is_local_origin() => {
-                (StatusCode::FORBIDDEN, "The Origin header names another host.")
+                (StatusCode::FORBIDDEN, "The Origin header does not name this machine.")
             }
             _ if !self.token.as_ref().is_none_or(|token| has_token(given(AUTHORIZATION), token)) => {
                 (StatusCode::UNAUTHORIZED, "The bearer token is missing or wrong.")

@@ -34,7 +34,7 @@ use gate::Gate;
 pub use session::HttpConnection;
 use sessions::HttpSessions;
 
-/// Connects a new client to the image. It may block.
+/// Connects a new client to the image. The call may block.
 pub type Join = dyn Fn() -> Result<HttpConnection, String> + Send + Sync;
 
 /// The deadline for receiving a request's head.

@@ -44,7 +44,7 @@ impl std::fmt::Debug for HttpConnection {
 }
 
 impl HttpConnection {
-    /// Returns whether the image still has the other end open.
+    /// Returns whether the image still has the other end open, and has sent nothing.
     pub(super) fn is_open(&self) -> bool {
         use rustix::net::{RecvFlags, recv};
         let peeked = recv(&self.stream, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
@@ -82,8 +82,8 @@ pub(super) struct ExchangeReading {
     pub(super) session: Arc<HttpSession>,
     pub(super) number: u64,
     pub(super) exchange: Arc<Exchange>,
-    /// Whether a reader that loses its connection can reconnect. Otherwise dropping this cancels
-    /// the call.
+    /// Whether a reader that loses its connection can reconnect. Otherwise the call is cancelled
+    /// when this value is dropped.
     pub(super) resumable: bool,
 }
 
@@ -251,7 +251,8 @@ impl HttpSession {
         self.tasks.lock().drain(..).for_each(|task| task.abort());
     }
 
-    /// Delivers a line from the image to its exchange.
+    /// Delivers a line from the image to its exchange. Lines that belong to no request go to
+    /// exchange number [`GENERAL`].
     fn receive(&self, line: &[u8]) {
         let Ok(Envelope { id, method, params, result, error, .. }) = serde_json::from_slice(line) else {
             return;

@@ -50,7 +50,9 @@ impl HttpSessions {
         session.filter(|session| !session.is_closed()).ok_or_else(no_session)
     }
 
-    /// Starts a session. Returns it with its id, which is a random secret.
+    /// Starts a session. Returns it with its id, which is a random secret. If there are too many
+    /// sessions, ends the session with the longest idle time, or rejects the new session if no
+    /// session has been idle for long enough.
     pub(super) async fn begin(&self) -> Result<(String, Arc<HttpSession>), HttpRefusal> {
         let session = self.new_session().await?;
         let name = secret().map_err(|error| unavailable(error.to_string()))?;
