@@ -91,18 +91,28 @@
       (walk system))
     (nreverse files)))
 
+(defun definition-file (system)
+  "Return the .asd file of SYSTEM, and whether ASDF inferred SYSTEM from a package definition."
+  (let ((file (asdf:system-source-file system))
+        (primary (asdf:registered-system (asdf:primary-system-name system))))
+    (if (or file (not (typep primary 'asdf:package-inferred-system)))
+        (values file nil)
+        (values (asdf:system-source-file primary) t))))
+
 (defun known-systems ()
   "Return the registered systems that are defined in files."
-  ;; Each system is a property list of :NAME, :ASD, :LOADED and, if it is below the project's root,
-  ;; :FILES.
+  ;; Each system is a property list of :NAME, :ASD, :LOADED, :INFERRED and, if it is below the
+  ;; project's root, :FILES.
   (loop for name in (registered-names)
         for system = (asdf:registered-system name)
         ;; A name has no system while its definition is read, and after reading it failed.
-        for asd = (and (typep system 'asdf:system) (asdf:system-source-file system))
+        for (asd inferred) = (and (typep system 'asdf:system)
+                                  (multiple-value-list (definition-file system)))
         when asd
           collect (list :name name
                         :asd (native-truename asd)
                         :loaded (and (asdf:component-loaded-p system) t)
+                        :inferred inferred
                         :files (and *project-root*
                                     (uiop:subpathp asd *project-root*)
                                     (loop for component in (system-files system)
@@ -111,5 +121,6 @@
 
 (defun system-json (system)
   "Return SYSTEM, of KNOWN-SYSTEMS, as a JSON object."
-  (destructuring-bind (&key name asd loaded files) system
-    (object "name" name "asd" asd "loaded" (json-boolean loaded) "files" files)))
+  (destructuring-bind (&key name asd loaded inferred files) system
+    (object "name" name "asd" asd "loaded" (json-boolean loaded) "inferred" (json-boolean inferred)
+            "files" files)))

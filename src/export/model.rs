@@ -17,7 +17,7 @@ use crate::actions::symbols::facts::{
 use crate::actions::uses::code_find_references::UseType;
 use crate::actions::uses::occurrences::{FileOccurrence, GeneratedUse, OccurrenceKind, ProjectOccurrences};
 use crate::actions::uses::outline::definitions_in;
-use crate::actions::uses::use_counts::is_test_path;
+use crate::actions::uses::use_counts::is_test_file;
 use crate::answer::package_owner::PackageOwner;
 use crate::engine::control::Control;
 use crate::handle::Question;
@@ -285,7 +285,13 @@ impl<'a> Model<'a> {
             });
         }
         let definitions = first..self.definitions.len() as u32;
-        self.files.push(ModelFile { is_test: is_test_path(&shown), path, shown, system, definitions });
+        self.files.push(ModelFile {
+            is_test: is_test_file(self.context.project, &shown),
+            path,
+            shown,
+            system,
+            definitions,
+        });
         Ok(())
     }
 

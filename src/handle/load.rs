@@ -678,8 +678,12 @@ pub(super) fn note(project: &Project, image: &ImageContents, anew: &HashSet<&Pat
         .iter()
         .filter_map(|file| Some((file.path.clone(), Contents { size: file.size?, hash: file.hash? })));
     let systems = image.systems.iter().map(|system| {
-        let known =
-            ImageSystem { asd: system.asd.clone(), loaded: system.loaded, files: system.files.clone() };
+        let known = ImageSystem {
+            asd: system.asd.clone(),
+            loaded: system.loaded,
+            inferred: system.inferred,
+            files: system.files.clone(),
+        };
         (system.name.clone(), known)
     });
     project.note_image(contents, are_listed.then(|| systems.collect()));

@@ -272,6 +272,9 @@ pub struct ListedSystem {
     pub asd: PathBuf,
     /// Whether the system is loaded.
     pub loaded: bool,
+    /// Whether ASDF inferred it from a file of a package-inferred system.
+    #[serde(default)]
+    pub inferred: bool,
     /// The system's Lisp files, if it belongs to the project.
     #[serde(default)]
     pub files: Option<Vec<PathBuf>>,

@@ -153,6 +153,8 @@ struct LastImageReport {
     systems: BTreeMap<String, ImageSystem>,
     /// The components of systems below the root, each with the `.asd` files of its systems.
     components: Arc<HashMap<PathBuf, Vec<PathBuf>>>,
+    /// The files of the project's systems, each with whether only systems with tests contain it.
+    tests: HashMap<PathBuf, bool>,
 }
 
 /// The size and the hash of a file's contents when the file was loaded.
@@ -178,6 +180,8 @@ pub(crate) struct ImageSystem {
     pub(crate) asd: PathBuf,
     /// Whether it is loaded.
     pub(crate) loaded: bool,
+    /// Whether ASDF inferred it from a file of a package-inferred system.
+    pub(crate) inferred: bool,
     /// Its Lisp files, if it belongs to the project.
     pub(crate) files: Option<Vec<PathBuf>>,
 }
@@ -336,9 +340,22 @@ impl Project {
                 components.entry(file.clone()).or_default().push(system.asd.clone());
             }
         }
+        let mut tests = HashMap::new();
+        for (name, system) in &systems {
+            let has_tests = has_tests(name);
+            for file in system.files.iter().flatten() {
+                tests.entry(file.clone()).and_modify(|all| *all &= has_tests).or_insert(has_tests);
+            }
+        }
         let mut image = self.image.write();
         self.stale.lock().components |= *image.components != components;
-        *image = LastImageReport { contents, systems, components: Arc::new(components) };
+        *image = LastImageReport { contents, systems, components: Arc::new(components), tests };
+    }
+
+    /// Returns whether the file at `path` contains tests, by the names of its systems. `None`: no
+    /// system of the project contains the file.
+    pub(crate) fn is_test_file(&self, path: &Path) -> Option<bool> {
+        self.image.read().tests.get(path).copied()
     }
 
     /// Returns the systems that are registered with ASDF, by name.
@@ -363,10 +380,11 @@ impl Project {
         paths
     }
 
-    /// Lists the registered systems with an `.asd` file that belongs to the project.
+    /// Lists the registered systems that `.asd` files of the project define.
     pub(crate) fn project_systems(&self) -> Vec<(String, ImageSystem)> {
         let own = self.project_files();
-        self.image_systems().into_iter().filter(|(_, system)| own.contains(&system.asd)).collect()
+        let is_own = |system: &ImageSystem| !system.inferred && own.contains(&system.asd);
+        self.image_systems().into_iter().filter(|(_, system)| is_own(system)).collect()
     }
 
     /// Returns whether any loaded project file has changed.
@@ -626,4 +644,12 @@ impl Project {
             }
         }
     }
+}
+/// Whether a system contains tests, by its name: `app/tests`, `app-test`, `tests/app`. A word such
+/// as `test-runner` does not count.
+fn has_tests(system: &str) -> bool {
+    system.split('/').any(|part| {
+        let last = part.rsplit(['-', '.']).next().unwrap_or(part);
+        matches!(last, "test" | "tests" | "testing") || part == "t" || part == "spec"
+    })
 }

@@ -60,6 +60,7 @@ sessions! {
     renamed_package_keeps_its_uses
     @[("CL_SOURCE_REGISTRY", frameworks())]; run_tests_runs_each_test
     strings_links_and_reader_macros_are_listed
+    systems_decide_which_files_are_tests
     tools_agree_without_compiler_records
     unloaded_uses_are_reported_by_every_tool
     unusual_names_and_places_work

@@ -156,7 +156,7 @@ fn list_systems(project: &Project, components: bool, control: &Control) -> Resul
         }
     }
     for (name, system) in project.image_systems() {
-        if !own.contains(&system.asd) {
+        if system.inferred || !own.contains(&system.asd) {
             continue;
         }
         let files = system.files.unwrap_or_default();

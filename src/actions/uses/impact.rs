@@ -26,7 +26,6 @@ use super::memo::last_answer;
 use super::outline::{DefinitionInFile, files_at, resolved};
 use super::symbol_uses::SymbolUses;
 use super::unloaded::{UnloadedMatches, unloaded_matches};
-use super::use_counts::is_test_path;
 use super::working_tree::changes;
 use crate::answer::location::as_text;
 use crate::answer::lookup::DEFAULT_PACKAGE;
@@ -315,7 +314,7 @@ impl ImpactRequest {
                 if !seen.insert(user) {
                     continue;
                 }
-                if used.defined == Some(DefinitionKind::Test) || is_test_path(&used.line.place.file) {
+                if used.defined == Some(DefinitionKind::Test) || used.line.in_tests {
                     answer.tests.push(affected);
                 } else {
                     answer.users.push(affected);

@@ -27,7 +27,7 @@ use super::enclosing::innermost;
 use super::memo::last_answer;
 use super::symbol_uses::SymbolUses;
 use super::unloaded::{TextUse, text_uses};
-use super::use_counts::{UseLine, UseLines, is_test_path};
+use super::use_counts::{UseLine, UseLines, is_test_file};
 use crate::answer::designator::FunctionName;
 use crate::answer::location::{Location, as_text};
 use crate::answer::lookup::find_package;
@@ -36,8 +36,8 @@ use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::handle::context::QueryContext;
 use crate::handle::question::Question;
-use crate::workspace::TextState;
 use crate::workspace::write::is_nothing;
+use crate::workspace::{Project, TextState};
 
 /// A request for the definitions in a file, package or system.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -246,7 +246,13 @@ impl OutlineRequest {
                 // project, return an empty list instead of an error.
                 let own = system.loaded && context.project.contains(&system.asd);
                 let none = || own.then(Vec::new);
-                Ok(system.files.clone().or_else(none).ok_or_else(unknown)?)
+                let mut files = system.files.clone().or_else(none).ok_or_else(unknown)?;
+                // ASDF infers a system from each file of a package-inferred system.
+                let part = format!("{name}/");
+                let parts =
+                    systems.iter().filter(|(other, system)| system.inferred && other.starts_with(&part));
+                files.extend(parts.flat_map(|(_, system)| system.files.iter().flatten().cloned()));
+                Ok(files)
             }
         }
     }
@@ -319,7 +325,7 @@ impl Question for OutlineRequest {
                     _ => ask(),
                 }
             });
-            let mut count = lines.as_ref().map(|lines| count(known, lines, &all[in_file]));
+            let mut count = lines.as_ref().map(|lines| count(context.project, known, lines, &all[in_file]));
             if let (Some(count), Some(symbol)) = (&mut count, &symbol)
                 && definition.kind != DefinitionKind::Method
             {
@@ -441,12 +447,18 @@ fn is_live(line: &UseLine) -> bool {
 }
 
 /// Counts the lines that use `known`; `in_file` holds all definitions of its file.
-fn count(known: &DefinitionInFile, lines: &[UseLine], in_file: &[DefinitionInFile]) -> UseCount {
+fn count(
+    project: &Project,
+    known: &DefinitionInFile,
+    lines: &[UseLine],
+    in_file: &[DefinitionInFile],
+) -> UseCount {
     let mut count = UseCount::default();
+    let is_test = is_test_file(project, &known.path);
     for line in lines.iter().filter(|line| is_live(line)) {
         if line.place.file == known.path && is_in_definition(known, &line.place, in_file) {
             count.itself += 1;
-        } else if line.in_tests && !is_test_path(&known.path) {
+        } else if line.in_tests && !is_test {
             count.tests += 1;
         } else {
             count.others += 1;

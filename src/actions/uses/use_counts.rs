@@ -18,6 +18,7 @@ use crate::answer::Location;
 use crate::answer::designator::{FunctionName, PrintedName};
 use crate::answer::name::barred;
 use crate::handle::QueryContext;
+use crate::workspace::Project;
 use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Dialect, Features, LispText};
 use steelbank_xref::{Kind, SymbolName};
@@ -157,7 +158,7 @@ impl<'a> UseLines<'a> {
             package: package.or_else(by_caller),
             is_declaration: use_type.is_declaration(),
             is_quoted: matches!(use_type, UseType::Quoted | UseType::Mention),
-            in_tests: is_test_path(&place.file),
+            in_tests: is_test_file(self.context.project, &place.file),
             place,
             use_type,
             caller,
@@ -177,9 +178,15 @@ fn everywhere(symbol: &SymbolName) -> CodeFindReferencesRequest {
     }
 }
 
+/// Whether a file, shown as `path`, contains tests: by its systems, or by its path if no system of
+/// the project contains it.
+pub(crate) fn is_test_file(project: &Project, path: &str) -> bool {
+    project.is_test_file(&project.native(path)).unwrap_or_else(|| is_test_path(path))
+}
+
 /// Whether a path is a test file by the usual names: a folder `t`, `test`, `tests`, `testing` or
 /// `spec`, or a file name with a word that begins with `test`.
-pub(crate) fn is_test_path(path: &str) -> bool {
+fn is_test_path(path: &str) -> bool {
     let mut parts = path.split('/').rev();
     let file = parts.next().unwrap_or_default().to_lowercase();
     let stem = file.rsplit_once('.').map_or(file.as_str(), |(stem, _)| stem);

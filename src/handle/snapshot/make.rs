@@ -427,6 +427,7 @@ fn answers(
 fn ordered(bank: &Steelbank, order: Vec<Ordered>) -> Vec<OrderedSystem> {
     let mut known = bank.project().image_systems();
     let known = order.into_iter().filter_map(|Ordered { name, .. }| Some((known.remove(&name)?, name)));
+    let known = known.filter(|(system, _)| !system.inferred);
     let own = bank.project().project_files();
     known
         .map(|(system, name)| {
