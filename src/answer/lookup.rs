@@ -63,7 +63,7 @@ pub(crate) use about_symbol;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Asked {
-    /// The symbol's name, upcased and unescaped.
+    /// The symbol's name, upcased and unescaped; an uninterned symbol's name begins with `#:`.
     pub name: String,
     /// The package's name, upcased. If the `name` argument has a prefix, this is the prefix.
     pub package: String,

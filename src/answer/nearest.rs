@@ -116,8 +116,9 @@ fn upper(text: &str) -> String {
     text.chars().map(upcase).collect()
 }
 
-/// Formats the symbol called `name` with the home package `home` as users write it. Returns `None`
-/// unless `home` is a user's package and the image lacks the symbol.
+/// Formats a symbol that occurs only in the text of loaded files, as users write it in `package`.
+/// The symbol is called `name`, and its home package is `home`. Returns `None` if the image has the
+/// symbol, or has no user's package called `home`.
 fn text_only_name(index: &Index, (home, name): (&str, &str), package: Option<Package>) -> Option<String> {
     let at_home = index.find_package(home, None).filter(|_| is_users(home))?;
     let is_missing = index.find_symbol(name, at_home).is_none();
@@ -203,8 +204,8 @@ pub(crate) fn paths_in(project: &Project, given: &str) -> Vec<String> {
     paths(&project.shown(Path::new(given)), known.iter().map(String::as_str))
 }
 
-/// Lists the paths in `known` that `given` may mean: first files of the same name in other folders,
-/// then paths that differ in few letters or in the extension. Names and full paths are compared.
+/// Lists the paths in `known` that `given` may mean. Files of the same name in other folders come
+/// first, then files with another extension, then names or paths that differ in few letters.
 fn paths<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let wanted = given.trim_end_matches('/').to_lowercase();
     let (name, most) = (file_name(&wanted), tolerance(&wanted));
@@ -237,7 +238,8 @@ pub(crate) fn packages(index: &Index, name: &str) -> Vec<String> {
     among(name, names.iter().map(String::as_str))
 }
 
-/// Returns the maximum number of letters that may differ from `name`, by its length.
+/// Returns the maximum number of letters in which a suggestion may differ from `name`. It depends
+/// on the length of `name`.
 fn tolerance(name: &str) -> usize {
     match name.chars().count() {
         0..=2 => 0,
