@@ -215,7 +215,7 @@ const UNARMED: u8 = 0;
 const ARMED: u8 = 1;
 const STOPPED: u8 = 2;
 
-/// A session's record of loads, deaths and restarts, which also requests restarts.
+/// Records the loads, deaths and restarts of a session, and requests restarts.
 #[derive(Debug)]
 pub struct Recovery {
     state: AtomicU8,

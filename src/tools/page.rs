@@ -102,7 +102,7 @@ impl<R> Continued<R> {
     /// Returns the request, for an answer that has only one page.
     ///
     /// # Errors
-    /// The cursor is invalid or points past that page.
+    /// The cursor is invalid or points past that only page.
     pub(crate) fn on_one_page(self) -> Result<R, Failure> {
         Paging::at(self.cursor).within(1)?;
         Ok(self.request)
