@@ -190,8 +190,8 @@ impl Steelbank {
         }
     }
 
-    /// Skips the check of the snapshot's inputs, for a process that requested all its loads before
-    /// the start.
+    /// Does not check the snapshot's inputs again at each load. For a process that requested all
+    /// its loads before the start, when the inputs were checked.
     pub(crate) fn trust_restored_loads(&self) {
         if let Some(restored) = &mut *self.inner.restored.lock() {
             restored.inputs = None;

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use steelbank_cache::RecordKind;
 
 const HANDOVER: RecordKind = RecordKind("handover", 1);
-/// The number of deaths within [`WINDOW`] seconds after which Lisp is not restarted automatically.
+/// If Lisp dies this many times within [`WINDOW`] seconds, it is not restarted automatically.
 const MAX_DEATHS: usize = 3;
 const WINDOW: u64 = 60;
 /// The maximum number of answers to each client that carry the note on the last restart.

@@ -37,8 +37,8 @@ impl Paging {
         self.limit.unwrap_or(usize::MAX)
     }
 
-    /// Returns the requested page size; by default `most`, for entries that are expensive to
-    /// compute.
+    /// Returns the requested page size, or `most` if none was requested. For entries that are
+    /// expensive to compute.
     pub(crate) fn limit_or(&self, most: usize) -> usize {
         self.limit.unwrap_or(most)
     }

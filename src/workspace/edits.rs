@@ -328,7 +328,7 @@ impl Edits<'_> {
                 }
             };
             let mut cut = self.project.interrupted_edits.lock();
-            // Report an edit that cannot be rolled back only once, not again at each later edit.
+            // If an edit cannot be rolled back, report it only once, not again at each later edit.
             if edit.taken_back || !cut.found.contains(&edit) {
                 cut.found.push(edit);
             }

@@ -182,8 +182,8 @@ impl Project {
     }
 
     /// Reads the names in the files that were loaded since the last call, from the names table in
-    /// the cache or else from the sidecars. Each load calls this on a background thread, and each
-    /// query for names calls it before it uses them.
+    /// the cache or else from the sidecars. A load calls this on a background thread, and every
+    /// query for names calls it first.
     pub(crate) fn read_new_files(&self) {
         let loaded = self.loaded.read();
         let mut names = self.names.lock();
