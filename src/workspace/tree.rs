@@ -1,6 +1,7 @@
 //! Walks the project's tree. A [`ProjectWalk`] lists the Lisp files below the root that belong to
-//! the project, without vendored and ignored files. It also records what can change that list: the
-//! watched folders, and stamps of files and folders for which the kernel reports no changes.
+//! the project, without vendored and ignored files. It also records everything that can change that
+//! list: the watched folders, and stamps of files and folders for which the kernel reports no
+//! changes.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
