@@ -47,7 +47,8 @@ struct NamedFile {
     /// The file name of the sidecar, and the sidecar's stamp before it was read. `None` if the
     /// sidecar is missing or incomplete.
     sidecar: Option<(PathBuf, FileStamp)>,
-    /// The stamp of the file when its text was equal to the loaded version; `None` if that is unknown.
+    /// The stamp of the file when its text was equal to the loaded version; `None` if that is
+    /// unknown.
     seen: Option<FileStamp>,
     /// Whether this version is loaded.
     #[serde(skip)]
