@@ -140,7 +140,7 @@
 //! * `embedded`: links SBCL into a program that calls [`Installation::embedded`].
 //! * `grammars`: lets the text index find definitions in languages other than Lisps.
 //! * `server` (default; enables `embedded` and `grammars`): the `steelbank` program, with its
-//!   command line and its MCP server.
+//!   command line, its MCP server and its language server.
 //! * `http` (default, enables `server`): the MCP server over HTTP.
 
 #![deny(unsafe_code)]

@@ -13,7 +13,8 @@ use steelbank_reader::{Dialect, read_name};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Designator {
-    /// The package prefix, upcased and unescaped. The prefix overrides a `package` argument.
+    /// The package prefix, upcased and unescaped; `KEYWORD` for a keyword. The prefix overrides a
+    /// `package` argument.
     pub package: Option<String>,
     /// The symbol's name, upcased and unescaped.
     pub name: String,

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::fmt::{Display, Write as _};
 
 /// Replaces each character of `text` that could act on a terminal by `\u` and four digits: control
-/// characters except tabs and line ends, and characters that control bidirectional text. JSON text
-/// still encodes the same data.
+/// characters except tabs and line ends, Unicode's line and paragraph separators, and characters
+/// that control bidirectional text. JSON text still encodes the same data.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     // Scan all bytes without a branch, because nearly every text has no such character. The last
     // three bytes of the list begin the encodings of those characters above ASCII that are
@@ -35,8 +35,9 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// A text, formatted with escapes for HTML or XML content outside of tags. `\r` is omitted; other
-/// characters that are not allowed there are replaced by U+FFFD.
+/// A text, formatted with escapes for HTML or XML content outside of tags. `\r` is omitted. Other
+/// control characters except line ends and tabs, and characters such as U+FFFE and U+FFFF, are
+/// replaced by U+FFFD.
 pub(crate) struct Markup<'a>(pub(crate) &'a str);
 
 impl Display for Markup<'_> {

@@ -40,9 +40,10 @@ impl NamedSymbol {
 macro_rules! about_symbol {
     ($request:ident { $($option:ident: $default:expr),* }) => {
         impl $request {
-            /// Returns a request about `name`, which [`crate::answer::designator`] parses. The name
-            /// is resolved in CL-USER. If no such symbol is accessible there, and exactly one user
-            /// package is home to a symbol of this name, the name is resolved in that package.
+            /// Returns a request about `name`, which [`crate::answer::designator`] parses. A name
+            /// without a package prefix is resolved in CL-USER. If no such symbol is accessible
+            /// there, and exactly one user package is home to a symbol of this name, the name is
+            /// resolved in that package.
             pub fn new(name: impl Into<String>) -> Self {
                 let symbol = $crate::answer::lookup::NamedSymbol { name: name.into(), package: None };
                 Self { symbol, $($option: $default),* }
@@ -64,7 +65,7 @@ pub(crate) use about_symbol;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Asked {
-    /// The symbol's name, upcased and unescaped.
+    /// The symbol's name, upcased and unescaped; an uninterned symbol's name begins with `#:`.
     pub name: String,
     /// The package's name, upcased. If the `name` argument has a prefix, this is the prefix.
     pub package: String,

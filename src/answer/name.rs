@@ -103,8 +103,8 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !byte.is_ascii_lowercase() && !b"()'\"`,;:|\\#".contains(&byte)
 }
 
-/// Escapes a symbol's name for the Lisp reader. Encloses the name in bars, unless it has no
-/// lower-case letters and no special characters and is in the reader's normal form.
+/// Escapes a symbol's name for the Lisp reader. Encloses the name in bars if it is empty, has
+/// lower-case letters or special characters, or is not in the normal form that the reader uses.
 pub(crate) fn escaped(name: &str) -> String {
     if !name.is_empty() && name.bytes().all(is_plain) {
         return name.to_owned();
@@ -170,7 +170,7 @@ pub(crate) fn written(index: &Index, canonical: &str) -> String {
     })
 }
 
-/// Removes the package prefixes from a readable name.
+/// Removes the package prefixes from a readable name. A keyword keeps its colon.
 pub(crate) fn short(written: &str) -> String {
     with_symbols(written, |marker, symbol| {
         format!("{}{}", if marker == Marker::Keyword { ":" } else { "" }, readable(&symbol.name))

@@ -116,8 +116,9 @@ fn upper(text: &str) -> String {
     text.chars().map(upcase).collect()
 }
 
-/// Formats `symbol` as users write it. Returns `None` unless its home is a user's package and the
-/// image lacks the symbol.
+/// Formats `symbol`, which occurs only in the text of loaded files, as users write it in `package`.
+/// Returns `None` if the image has the symbol, or has no user's package with the name of the
+/// symbol's home package.
 fn text_only_name(index: &Index, symbol: &SymbolName, package: Option<Package>) -> Option<String> {
     let SymbolName { package: home, name } = symbol;
     let at_home = index.find_package(home, None).filter(|_| is_users(home))?;
@@ -204,8 +205,8 @@ pub(crate) fn paths_in(project: &Project, given: &str) -> Vec<String> {
     paths(&project.shown(Path::new(given)), known.iter().map(String::as_str))
 }
 
-/// Lists the paths in `known` that `given` may mean: first files of the same name in other folders,
-/// then paths that differ in few letters or in the extension. Names and full paths are compared.
+/// Lists the paths in `known` that `given` may mean. Files of the same name in other folders come
+/// first, then files with another extension, then names or paths that differ in few letters.
 fn paths<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let wanted = given.trim_end_matches('/').to_lowercase();
     let (name, most) = (file_name(&wanted), tolerance(&wanted));
@@ -238,7 +239,8 @@ pub(crate) fn packages(index: &Index, name: &str) -> Vec<String> {
     among(name, names.iter().map(String::as_str))
 }
 
-/// Returns the maximum number of letters that may differ from `name`, by its length.
+/// Returns the maximum number of letters in which a suggestion may differ from `name`. It depends
+/// on the length of `name`.
 fn tolerance(name: &str) -> usize {
     match name.chars().count() {
         0..=2 => 0,

@@ -20,8 +20,8 @@ pub struct SourcePlace {
     /// The native path of a logical pathname, if the file is available.
     #[serde(default, skip_serializing)]
     pub native: Option<String>,
-    /// SBCL's offset: the octets before the top-level form and the white space and comments that
-    /// precede it.
+    /// The offset that SBCL records, in octets: the end of the preceding top-level form, before any
+    /// white space and comments.
     #[serde(default, skip_serializing)]
     pub octet_offset: Option<u32>,
     /// The number of the top-level form, and the path of subforms in it.
@@ -33,7 +33,7 @@ pub struct SourcePlace {
     /// The write date of the compiled source file, as a universal time.
     #[serde(default, skip_serializing)]
     pub write_date: Option<u64>,
-    /// Whether the file has changed since that date.
+    /// Whether the file has changed since the definition was compiled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stale: bool,
 }

@@ -1,7 +1,8 @@
 //! The `words!` macro, which declares enums that are single words in JSON.
 
-/// Declares an enum with a JSON name for each variant. Implements `name`, `Display` and the schema
-/// of a string for it. With `or`, the enum is open: the last variant holds any other word.
+/// Declares an enum with a JSON name for each variant. Implements `name`, `Display` and
+/// `JsonSchema`; the schema is that of a string. With `or`, the enum is open: the last variant
+/// holds any other word. Otherwise, the constant `ALL` lists the variants.
 macro_rules! words {
     ($(#[$about:meta])* $list:ident { $($(#[$case_about:meta])* $case:ident = $word:literal,)* }) => {
         $(#[$about])*

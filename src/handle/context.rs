@@ -83,10 +83,11 @@ impl QueryContext<'_> {
         Ok((read_json(&answer.bytes)?, answer))
     }
 
-    /// Resolves the name in a request. If no such symbol is accessible in the package, the returned
-    /// context's index also contains the symbols of that name that only loaded files have. A fasl
-    /// interns only the symbols that it refers to, but an answer must not depend on whether a file
-    /// was compiled or came from the cache.
+    /// Resolves the name in a request with [`Lookup::resolved`]. If no such symbol is accessible in
+    /// the package, the returned context's index also contains the symbols of that name that occur
+    /// in the text of loaded files, but not in the image. A fasl interns only the symbols that it
+    /// refers to, but an answer must not depend on whether a file was compiled or came from the
+    /// cache.
     ///
     /// # Errors
     /// The name cannot be parsed. A missing symbol is an outcome of the lookup.
@@ -193,8 +194,8 @@ impl<'a> DefinitionPlaces<'a> {
                     (file, fresh)
                 });
                 let at = file.as_ref().and_then(|file| file.line_and_column(bytes));
-                // `fresh` is about the version that was loaded last, so ignore it for other
-                // versions.
+                // `fresh` is about the version that was loaded last, so ignore it if the definition
+                // is from another version.
                 let fresh = fresh.filter(|_| date == self.project.loaded_date(&path));
                 source.stale = fresh.map_or(source.stale, |fresh| !fresh);
                 let place = std::mem::take(&mut source.place);

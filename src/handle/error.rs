@@ -9,8 +9,8 @@ use crate::workspace::NoProject;
 use steelbank_text::TextError;
 use steelbank_xref::ApplyError;
 
-/// The error of a question or an action. Most answers can report that a name was not found; the
-/// other requests return [`Error::NotFound`].
+/// The error of a question or an action. If a requested name does not exist, most requests report
+/// this in their answer; the others return [`Error::NotFound`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -70,7 +70,8 @@ pub enum Error {
     Apply(#[from] ApplyError),
 }
 
-/// The error of an invalid request. The requested action defines the type of the wrapped error.
+/// The error of an invalid request. It wraps an error of the requested action, which
+/// [`Error::request`] returns.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct RequestError {
@@ -82,7 +83,7 @@ pub struct RequestError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The request is invalid: repeating it fails again.
+    /// The request is invalid, or its subject does not exist: repeating it fails again.
     Request,
     /// There is no project.
     NoProject,

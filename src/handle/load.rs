@@ -41,8 +41,8 @@ pub(crate) struct RestoredLoads {
     /// The inputs for which the answers are valid, checked at each load; `None` if they need no
     /// check.
     inputs: Option<Inputs>,
-    /// The project's systems, if loading the project is the snapshot's only load. The first load of
-    /// the project takes them.
+    /// The names of the project's systems, if the snapshot is complete and loading the project is
+    /// its only load. The first load of the project takes the list.
     project: Option<Vec<String>>,
     /// Whether the snapshot contains all requested loads.
     pub(crate) complete: bool,
@@ -190,8 +190,8 @@ impl Steelbank {
         }
     }
 
-    /// Skips the check of the snapshot's inputs, for a process that requested all its loads before
-    /// the start.
+    /// Does not check the snapshot's inputs again at each load. For a process that requested all
+    /// its loads before the start, when the inputs were checked.
     pub(crate) fn trust_restored_loads(&self) {
         if let Some(restored) = &mut *self.inner.restored.lock() {
             restored.inputs = None;
@@ -199,7 +199,8 @@ impl Steelbank {
     }
 
     /// Takes the snapshot's answers to loading `systems`, if its inputs are unchanged. Each answer
-    /// is used once; the next load runs ASDF.
+    /// is used once; the next load runs ASDF. Returns `None` unless there is an answer for each
+    /// system.
     fn restored(&self, systems: &[String]) -> Option<Vec<LoadAnswer>> {
         let begun = Instant::now();
         let mut restored = self.inner.restored.lock();
@@ -388,8 +389,8 @@ impl Steelbank {
                 trim_memory();
             });
         }
-        // Drop the diagnostics from earlier compilations that are about dependencies, not about the
-        // project.
+        // Drop diagnostics that were stored at an earlier compilation, unless they are about a file
+        // of the project.
         if !answer.diagnostics.is_empty() {
             let own = project.project_files();
             answer.diagnostics.retain(|found| !found.kept || is_own(&own, found));
@@ -411,8 +412,9 @@ impl Steelbank {
         Ok(answer)
     }
 
-    /// Passes the project's settings to Lisp and loads the init file, once, before the first load.
-    /// Returns cautions about ASDF's configuration.
+    /// Passes the project's settings to Lisp and loads its qlot setup and the init file, once,
+    /// before the first load. Returns the warnings and errors of the setup as cautions. The list is
+    /// empty if the project was already open.
     pub(super) fn open_project(&self, control: &Control, deadline: Instant) -> Result<Vec<Caution>, Error> {
         let project = self.project();
         let Some(settings) = project.settings() else { return Ok(Vec::new()) };
@@ -543,7 +545,7 @@ fn timed_out(error: Error, target: LoadTarget, allowed: Duration) -> Result<Load
     Ok(LoadAnswer::timed_out(target, allowed, message))
 }
 
-/// Formats the failure of the setup as a sentence.
+/// Formats the failure of the setup, with a remedy.
 fn set_up_failed(settings: &ProjectSettings, set_up: SetUp) -> String {
     let place = set_up.diagnostics.iter().rev().find(|said| said.severity <= Severity::Error);
     let (message, path) = set_up.failure.map(|failure| (failure.message, failure.path)).unwrap_or_default();
@@ -584,10 +586,11 @@ fn place(project: &Project, diagnostic: &mut Diagnostic) {
 /// The texts read so far, by file name; `None` if a file cannot be read.
 type ReadTexts = HashMap<String, Option<(Vec<u8>, LineIndex, LispText)>>;
 
-/// Sets the end of a diagnostic, which is the end of its form. If the diagnostic is about an
-/// undefined name, narrows its range to that name in the form, because the compiler does not report
-/// the name's position; prefers an occurrence outside nested forms. A read error gets no end, but
-/// the start and the message that [`misread`] returns.
+/// Sets the end of a diagnostic: the end of the form, or else of the token, that begins at the
+/// diagnostic's start. If the diagnostic is about an undefined name, narrows its range to that name
+/// in the form, because the compiler does not report the name's position; prefers an occurrence
+/// outside nested forms. For a read error, first sets the start and the message to those that
+/// [`misread`] returns.
 fn end(project: &Project, diagnostic: &mut Diagnostic, texts: &mut ReadTexts) {
     let Some(place) = &mut diagnostic.place else { return };
     let (Some(line), Some(column)) = (place.line, place.column) else { return };
@@ -657,8 +660,8 @@ fn is_own(own: &ProjectFiles, diagnostic: &Diagnostic) -> bool {
     diagnostic.place.as_ref().is_some_and(|place| own.contains(Path::new(&place.file)))
 }
 
-/// Records the files that the load compiled and the file at which it failed, and all files of a
-/// system outside the project. Those files that are not loaded are then searched as text.
+/// Records files that are searched as text if they are not loaded: the files that the load
+/// compiled, the file at which it failed, and all files of a system outside the project.
 fn note_asked(project: &Project, answer: &LoadAnswer) {
     let failed = answer.failure.as_ref().and_then(|failure| failure.path.as_deref());
     project.note_requested(answer.compiled.iter().map(String::as_str).chain(failed).map(PathBuf::from));

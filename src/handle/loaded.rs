@@ -403,8 +403,8 @@ impl LoadAnswer {
         LoadAnswer { status: LoadStatus::TimedOut, duration_ms, ..answer }
     }
 
-    /// Makes the answer of a load that failed with `kind` at the file `path` before Lisp could
-    /// report an answer.
+    /// Makes the answer of a load that stopped with a failure of `kind` at the file `path`, before
+    /// Lisp could report an answer.
     pub(crate) fn stopped(
         target: LoadTarget,
         kind: FailureKind,
@@ -457,8 +457,9 @@ impl LoadAnswer {
         causes
     }
 
-    /// Returns the remedies for missing libraries. The first remedy installs all of them; the
-    /// further remedies are those of the first such failure.
+    /// Returns the remedies for missing libraries. The first remedy installs all of them. The
+    /// others come from the first failure that is about a missing library, without its first
+    /// remedy.
     pub(crate) fn remedies_of_missing(&self, causes: &[LoadCause]) -> Vec<String> {
         let missing: Vec<&str> = causes.iter().filter_map(|cause| cause.missing.as_deref()).collect();
         let failures = self.systems.iter().filter_map(|system| system.failure.as_ref());
@@ -500,7 +501,8 @@ impl LoadAnswer {
         self
     }
 
-    /// Adds the answer for another system of the project, `name`.
+    /// Adds the answer for another system of the project, `name`. If that system is not loaded, the
+    /// result does not count as loaded either.
     pub(crate) fn with_system(self, name: &str, answer: LoadAnswer) -> LoadAnswer {
         let outcome =
             SystemOutcome { system: name.to_owned(), status: answer.status, failure: answer.failure.clone() };
@@ -520,7 +522,8 @@ impl LoadAnswer {
         }
     }
 
-    /// Sorts the diagnostics by severity, truncates them to [`MAX_DIAGNOSTICS`], and adds remedies.
+    /// Sorts the diagnostics by severity and truncates them to [`MAX_DIAGNOSTICS`]. Adds remedies
+    /// to a failure that has none.
     pub(crate) fn finished(mut self) -> LoadAnswer {
         self.diagnostics.sort_by_key(|diagnostic| diagnostic.severity);
         if self.diagnostics.len() > MAX_DIAGNOSTICS {

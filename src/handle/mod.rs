@@ -193,8 +193,8 @@ impl Builder {
         self
     }
 
-    /// Declares the systems that the caller will load first; this does not load them. If an
-    /// up-to-date snapshot of all or of the first of these systems exists, SBCL starts from that
+    /// Declares the systems that the caller will load first; this does not load them. If there is
+    /// an up-to-date snapshot of all these systems, or of the first of them, SBCL starts from that
     /// snapshot, with the systems loaded.
     #[must_use]
     pub fn systems(self, systems: Vec<String>) -> Self {
@@ -235,7 +235,8 @@ impl Builder {
         self
     }
 
-    /// Starts from the snapshot with this key, if it is up to date.
+    /// Sets the key of the snapshot to start from, instead of computing it from the loads. The
+    /// snapshot is used only if it is up to date.
     pub(crate) fn key(mut self, key: Option<snapshot::SnapshotKey>) -> Self {
         self.key = key;
         self
@@ -400,8 +401,8 @@ pub(crate) struct SharedBank {
     /// last index that was exported while no other code was being compiled; the next export
     /// contains only the changes since that index.
     refreshing: Mutex<Index>,
-    /// Whether a thread is waiting to refresh the index after loads that ended with an error. Its
-    /// refresh covers all such loads.
+    /// Whether a thread is waiting to refresh the index after loads that ended with an error. One
+    /// refresh covers all loads that end before it begins.
     refresh_waits: AtomicBool,
     /// The start time of the last operation that loaded or defined something. Snapshots that were
     /// created earlier lack the new definitions.
@@ -452,7 +453,7 @@ pub enum StartedFrom {
     /// A snapshot of only the first loads: those before the project's first system, before the
     /// first system with changed files, or before the first system that prevents saving.
     PartOfSnapshot {
-        /// The reason why there is no complete snapshot, as a sentence fragment.
+        /// The reason why the complete snapshot was not used, as a sentence fragment.
         why: Option<String>,
     },
     /// SBCL's core.
@@ -671,8 +672,8 @@ impl Steelbank {
     }
 
     /// Removes the snapshot that this image was started from if Lisp died, or the time limit of the
-    /// start passed, before Lisp was ready. No other start uses it then. Returns the removed
-    /// folder.
+    /// start passed, before Lisp was ready. Otherwise, later starts would use the snapshot and
+    /// fail, too. Returns the removed folder.
     pub(crate) fn discard_failed_snapshot(&self) -> Option<PathBuf> {
         let path = self.inner.started_from.as_ref()?;
         let status = self.status();

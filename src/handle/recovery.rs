@@ -22,10 +22,10 @@ use serde::{Deserialize, Serialize};
 use steelbank_cache::RecordKind;
 
 const HANDOVER: RecordKind = RecordKind("handover", 1);
-/// The number of deaths within [`WINDOW`] seconds after which Lisp is not restarted automatically.
+/// If Lisp dies this many times within [`WINDOW`] seconds, it is not restarted automatically.
 const MAX_DEATHS: usize = 3;
 const WINDOW: u64 = 60;
-/// The number of answers to each client that carry the note on a restart.
+/// The maximum number of answers to each client that carry the note on the last restart.
 pub(crate) const MAX_RESTART_NOTES: usize = 3;
 /// The maximum number of restarts in the record.
 const MAX_RESTARTS: usize = 10;
@@ -51,7 +51,7 @@ pub struct LispRestart {
     pub at: u64,
     /// The reason.
     pub why: String,
-    /// The loads of the previous image, which are repeated.
+    /// The loads of the previous image that are repeated.
     pub loaded_again: Vec<String>,
     /// The loads that are not repeated: Lisp died twice during them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -152,7 +152,7 @@ pub struct Handover {
     /// The loads that were in progress at the last death.
     #[serde(default)]
     pub suspects: Vec<LoadedItem>,
-    /// The loads that were in progress at two deaths, which are not repeated.
+    /// The loads that were in progress at two successive deaths, which are not repeated.
     #[serde(default)]
     pub deadly: Vec<LoadedItem>,
     /// The port of the Swank server for editors.
@@ -215,7 +215,7 @@ const UNARMED: u8 = 0;
 const ARMED: u8 = 1;
 const STOPPED: u8 = 2;
 
-/// A session's record of loads, deaths and restarts, which also requests restarts.
+/// Records the loads, deaths and restarts of a session, and requests restarts.
 #[derive(Debug)]
 pub struct Recovery {
     state: AtomicU8,
@@ -316,7 +316,8 @@ impl Recovery {
         self.state.load(Ordering::SeqCst) != UNARMED && self.causes.send(cause).is_ok()
     }
 
-    /// Records the start of a load. If Lisp dies twice during a load, the load is not repeated.
+    /// Records the start of a load. If Lisp dies twice in succession during this load, the load is
+    /// not repeated.
     pub fn note_begun(&self, load: &LoadedItem) {
         self.begun.lock().push(load.clone());
     }
@@ -329,8 +330,8 @@ impl Recovery {
         }
     }
 
-    /// Returns whether Lisp has died twice during this load. Such a load is repeated only on
-    /// request.
+    /// Returns whether Lisp has died twice in succession during this load. Such a load is repeated
+    /// only on request.
     pub fn is_deadly(&self, load: &LoadedItem) -> bool {
         self.deadly.lock().contains(load)
     }
@@ -350,8 +351,8 @@ impl Recovery {
         self.deaths.lock().clear();
     }
 
-    /// Decides whether to restart because of `cause`, and records the restart. Returns the state
-    /// for the next image; `None` if Lisp dies too often.
+    /// Decides whether to restart because of `cause`. Returns the state for the next image, with
+    /// the restart in its record; `None` if Lisp dies too often.
     pub fn decide(&self, cause: &Cause, now: Moment) -> Option<Handover> {
         let mut deaths = self.deaths.lock();
         deaths.retain(|death| now.uptime.saturating_sub(*death) < WINDOW);
@@ -402,7 +403,7 @@ impl Recovery {
 
     /// Returns the note on the last restart, for an answer to one client, and increments `told`,
     /// the number of notes that the client has received. `None`: Lisp was not restarted, or the
-    /// client has received `MAX_RESTART_NOTES`.
+    /// client has received `MAX_RESTART_NOTES` notes.
     pub fn take_note(&self, told: &AtomicUsize) -> Option<String> {
         let next =
             |told| (told < MAX_RESTART_NOTES && self.restored.load(Ordering::SeqCst)).then_some(told + 1);
@@ -410,8 +411,7 @@ impl Recovery {
         self.restarts.lock().last().map(LispRestart::sentence)
     }
 
-    /// Describes the restarts, one sentence each. Also reports if Lisp is no longer restarted
-    /// automatically.
+    /// Describes each restart. Also reports if Lisp is no longer restarted automatically.
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences: Vec<String> = self.restarts.lock().iter().map(LispRestart::sentence).collect();
         if self.state.load(Ordering::SeqCst) == STOPPED {

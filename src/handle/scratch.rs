@@ -75,7 +75,7 @@ const MAX_REPLIES: usize = 256;
 /// The interval at which a waiting call checks whether it was cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The text of a file in a scratch image, which replaces the text on disk.
+/// The text of a file in a scratch image. It replaces the text on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overlay {
     /// The file. A relative path is relative to the project.

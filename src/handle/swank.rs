@@ -123,8 +123,8 @@ impl Steelbank {
         self.inner.swank.server.lock().clone()
     }
 
-    /// Returns the number of code objects created so far. Returns `None` without a Swank server,
-    /// because then only this crate's jobs create code.
+    /// Returns the number of code objects created so far. Returns `None` if Lisp cannot answer, or
+    /// without a Swank server, because then only this crate's jobs create code.
     pub(super) fn code_made_by_others(&self) -> Option<u64> {
         self.swank()?;
         self.code_made()
@@ -135,9 +135,9 @@ impl Steelbank {
     }
 
     /// Refreshes the index if code was created since the last refresh, for example by a person in
-    /// an editor, so that the next answer includes it. Skips this while a load is in progress,
-    /// which creates code continuously: answers then carry a note, and the load refreshes the index
-    /// at its end.
+    /// an editor, so that the next answer includes it. Also records the buffer texts and files that
+    /// were loaded this way. Skips this while a load is in progress, which creates code
+    /// continuously: answers then carry a note, and the load refreshes the index at its end.
     pub(crate) fn catch_up(&self) {
         if self.is_loading() {
             return;

@@ -46,7 +46,7 @@ pub enum Offer {
 #[derive(Clone, Default)]
 pub struct Tools {
     list: Vec<&'static Tool>,
-    /// Tools that are not listed but still answer when called by name.
+    /// Tools that answer when called by name even if they are not listed.
     unlisted: Vec<&'static Tool>,
 }
 

@@ -37,8 +37,8 @@ impl Paging {
         self.limit.unwrap_or(usize::MAX)
     }
 
-    /// Returns the requested page size; by default `most`, for entries that are expensive to
-    /// compute.
+    /// Returns the requested page size, or `most` if none was requested. For entries that are
+    /// expensive to compute.
     pub(crate) fn limit_or(&self, most: usize) -> usize {
         self.limit.unwrap_or(most)
     }
@@ -102,7 +102,7 @@ impl<R> Continued<R> {
     /// Returns the request, for an answer that has only one page.
     ///
     /// # Errors
-    /// The cursor is invalid or points past that page.
+    /// The cursor is invalid or points past that only page.
     pub(crate) fn on_one_page(self) -> Result<R, Failure> {
         Paging::at(self.cursor).within(1)?;
         Ok(self.request)

@@ -251,9 +251,9 @@ impl Session {
         })
     }
 
-    /// Returns a warning if files of the project have changed since they were loaded. The states of
-    /// the files must have been checked at `then` or later. Returns `None` if the project's tree is
-    /// not watched.
+    /// Returns a warning if files of the project have changed since they were loaded. Checks the
+    /// files again unless they were checked at `then` or later. Returns `None` if the project's
+    /// tree is not watched.
     pub(crate) fn older_image(&self, then: Instant, wording: Wording) -> Option<String> {
         let project = self.started()?.project();
         let changed = project.changed_files(then);
@@ -267,7 +267,8 @@ impl Session {
     }
 
     /// Warns if a symbol in the call's arguments occurs in no loaded file although the symbol's
-    /// home package does: the symbol may have been defined only in the image.
+    /// home package does: the symbol may have been defined only in the image. Gives no warning if a
+    /// sidecar is missing or incomplete, because the symbol may occur in that file.
     pub(crate) fn only_in_image(&self, arguments: &Object) -> Option<Caution> {
         let bank = self.started()?;
         let (index, project) = (bank.index(), bank.project());
@@ -424,7 +425,7 @@ impl Session {
         )))
     }
 
-    /// Returns the record of loads, deaths and restarts, which also requests restarts.
+    /// Returns the [`Recovery`], which records loads, deaths and restarts, and requests restarts.
     pub fn recovery(&self) -> &Arc<Recovery> {
         &self.recovery
     }

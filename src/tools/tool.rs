@@ -34,7 +34,7 @@ pub enum Effect {
 /// A program that a tool starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Starts {
-    /// git, to read the index and objects.
+    /// git, to read its index and objects.
     Git,
     /// A copy of this program, which runs code in a scratch image.
     Copy,

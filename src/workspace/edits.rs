@@ -57,7 +57,7 @@ impl From<String> for UndoError {
     }
 }
 
-/// An edit that was interrupted: its process ended before it was complete.
+/// An edit that was interrupted: its process ended before the edit was complete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct UnfinishedEdit {
@@ -114,7 +114,7 @@ impl InterruptedEdits {
     }
 }
 
-/// The lock for editing the files of a project. One thread of one process has it at a time.
+/// The lock for editing the files of a project. One thread of one process holds it at a time.
 pub(crate) struct Edits<'a> {
     project: &'a Project,
     records: EditRecords,
@@ -128,7 +128,7 @@ pub(crate) struct UndoneEdit {
     pub(crate) id: String,
     /// A description of the edit.
     pub(crate) what: String,
-    /// The files with their old text restored.
+    /// The restored files.
     pub(crate) files: Vec<PathBuf>,
 }
 
@@ -136,7 +136,8 @@ impl Project {
     /// Waits for the lock, and rolls back interrupted edits.
     ///
     /// # Errors
-    /// Returns a sentence if there is no project, or others hold the lock for too long.
+    /// Returns a sentence if there is no project, if edit records cannot be written, or if others
+    /// hold the lock for too long.
     pub(crate) fn edits(&self) -> Result<Edits<'_>, String> {
         let (records, root) = self.records().ok_or(NoProject)?;
         let failed = |error: io::Error| {
@@ -270,9 +271,9 @@ impl Edits<'_> {
     /// Restores the old texts of the files of edit `id`, or of the last edit if `id` is `last`.
     ///
     /// # Errors
-    /// Fails if there is no such edit, or if a file does not have the text that the edit wrote, or
-    /// for the reasons of [`Edits::replace_all`]. No file is changed, with the exception given
-    /// there.
+    /// Fails if there is no such edit, or if a file has neither the text that the edit wrote nor
+    /// its old text, or for the reasons of [`Edits::replace_all`]. No file is changed, with the
+    /// exception given there.
     pub(crate) fn undo(&self, id: &str) -> Result<UndoneEdit, UndoError> {
         let numbers = self.records.undoable();
         let number = match id {
@@ -327,7 +328,7 @@ impl Edits<'_> {
                 }
             };
             let mut cut = self.project.interrupted_edits.lock();
-            // Report an edit that cannot be rolled back once, not at each edit.
+            // If an edit cannot be rolled back, report it only once, not again at each later edit.
             if edit.taken_back || !cut.found.contains(&edit) {
                 cut.found.push(edit);
             }

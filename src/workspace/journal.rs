@@ -185,8 +185,8 @@ impl EditRecords {
         EditRecord::read(&self.root, at)
     }
 
-    /// Removes the oldest edits beyond the limits, partly written records, and record folders of an
-    /// earlier version.
+    /// Removes the records of the oldest edits beyond the limits, partly written records, and
+    /// record folders of an earlier version.
     pub(super) fn sweep(&self) {
         // Ignore errors: a later sweep tries again.
         for (_, path) in self.list(&[PARTIAL]) {
@@ -233,8 +233,8 @@ impl EditRecord {
         })
     }
 
-    /// Marks the edit as complete. Keeps its record for undo, or removes it. After that the edit is
-    /// no longer rolled back.
+    /// Marks the edit as complete, so that it is no longer rolled back. If `keep` is true, keeps
+    /// the record for undo; otherwise, removes it.
     pub(super) fn finish(&self, keep: bool) -> io::Result<()> {
         match keep {
             true => fs::rename(&self.path, self.path.with_extension(EDIT[0]))?,

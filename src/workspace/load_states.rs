@@ -24,6 +24,8 @@ pub(super) struct FileState {
     /// The write date of the loaded version, if any.
     loaded: Option<u64>,
     /// The relation of the image to the file, or `None` if there is no such file.
+    /// [`TextState::FeatureExcluded`] means that the file is loaded and unchanged, with a complete
+    /// sidecar.
     pub(super) load_state: Option<TextState>,
     pub(super) known: Option<Arc<CachedNames>>,
     /// Whether the watcher or the text index reports every change of the file.
@@ -37,7 +39,8 @@ impl FileState {
     }
 }
 
-/// The index of a file in [`LoadStates::entries`]. `None` means that the file has no entry.
+/// The index of a file in [`LoadStates::entries`]. `None` means that the file has no entry, and
+/// `Unknown` that the index has not been looked up yet.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) enum EntryPlace {
     #[default]
@@ -50,8 +53,8 @@ pub(super) enum EntryPlace {
 #[derive(Debug, Default)]
 pub(super) struct LoadStates {
     pub(super) entries: IndexMap<Arc<Path>, FileState>,
-    /// Cached indices into `entries` for files of the text index, by segment and number there.
-    /// Cleared when entries are added or removed.
+    /// Cached indices into `entries` for files of the text index, by the file's segment and number
+    /// in the text index. Cleared when entries are added or removed.
     pub(super) places: HashMap<u64, Vec<EntryPlace>>,
     /// The files with names that the text index does not have.
     pub(super) unindexed: BTreeSet<Arc<Path>>,
@@ -92,7 +95,8 @@ impl LoadStates {
         }
     }
 
-    /// Returns the packages that unindexed text defines in files that are not loaded or are stale.
+    /// Returns the packages that unindexed files define, if these are not loaded, are stale or have
+    /// no complete sidecar.
     pub(super) fn packages(&mut self) -> Arc<[PackageText]> {
         let entries = &self.entries;
         let unseen = || {
@@ -212,7 +216,7 @@ impl Project {
         let Texts { watcher, load_states, requested, .. } = texts;
         let own = self.project_files_in(&watcher.walk);
         let mut new = Vec::new();
-        // Queries for names return the entries in this order.
+        // Queries for names access the entries in this order.
         paths.sort_unstable_by(|left, right| left.as_os_str().cmp(right.as_os_str()));
         for path in paths {
             let is_own = watcher.walk.has(&path) || (loaded.contains_key(&path) && own.contains(&path));
@@ -272,8 +276,9 @@ impl Project {
         texts.load_states.insert(Arc::clone(path), entry);
     }
 
-    /// Returns the load state of a loaded file, given its current names. Returns `None` if the file
-    /// no longer exists.
+    /// Returns the load state of a loaded file, given its current names.
+    /// [`TextState::FeatureExcluded`] means that the file is unchanged, with a complete sidecar.
+    /// Returns `None` if the file can no longer be read.
     fn load_state(
         &self,
         texts: &mut Texts,

@@ -140,7 +140,7 @@ pub(crate) struct Project {
 /// Files to examine at the next refresh, even if the tree reports no change.
 #[derive(Debug, Default)]
 struct Stale {
-    /// Files that were loaded, and files with documents that were changed.
+    /// Files that were loaded or removed from the image, and files that got a document.
     files: BTreeSet<PathBuf>,
     /// Whether the set of project files may have changed with the systems' components.
     components: bool,
@@ -244,7 +244,7 @@ impl Project {
         project
     }
 
-    /// Returns the settings that were passed to [`Project::new`].
+    /// Returns the settings that were passed to [`Project::new`], with the root in canonical form.
     pub(crate) fn settings(&self) -> Option<&ProjectSettings> {
         self.settings.as_ref()
     }
@@ -321,8 +321,8 @@ impl Project {
         }
     }
 
-    /// Records the contents of the loaded files and, unless `None`, the systems that are registered
-    /// with ASDF.
+    /// Records the contents of the loaded files and, unless `systems` is `None`, the systems that
+    /// are registered with ASDF.
     pub(crate) fn note_image(
         &self,
         contents: impl IntoIterator<Item = (PathBuf, Contents)>,
@@ -570,7 +570,7 @@ impl Project {
         self.texts.lock().load_states.stamp_if_watched(path).is_none() && path.is_symlink()
     }
 
-    /// Returns the path of the sidecar for `path`, which may not exist.
+    /// Returns the path of the sidecar for `path`. The sidecar may not exist.
     fn sidecar(&self, path: &Path, write_date: u64) -> Option<PathBuf> {
         let truename =
             std::fs::canonicalize(path).ok().or_else(|| self.document(path).map(|_| path.to_path_buf()))?;

@@ -45,9 +45,10 @@ struct NamedFile {
     /// The write date (universal time) of the loaded version.
     written: u64,
     /// The file name of the sidecar, and the sidecar's stamp before it was read. `None` if the
-    /// sidecar is incomplete.
+    /// sidecar is missing or incomplete.
     sidecar: Option<(PathBuf, FileStamp)>,
-    /// The stamp of the file when its text was equal to the loaded version.
+    /// The stamp of the file when its text was equal to the loaded version; `None` if that is
+    /// unknown.
     seen: Option<FileStamp>,
     /// Whether this version is loaded.
     #[serde(skip)]
@@ -117,7 +118,7 @@ impl Names {
         self.rows.shrink_to_fit();
     }
 
-    /// Serializes the rows of the files that `is_there` accepts. `is_there`: returns whether the
+    /// Serializes the files that `is_there` accepts, and their rows. `is_there` returns whether a
     /// file's sidecar exists.
     fn write(&self, is_there: impl Fn(&NamedFile) -> bool) -> io::Result<Vec<u8>> {
         let mut numbers = vec![None; self.files.len()];
@@ -174,7 +175,7 @@ impl Project {
         self.names.lock().gaps.iter().map(|(path, &state)| (path.clone(), state)).collect()
     }
 
-    /// Lists the sidecars of the loaded files by name, with their stamps.
+    /// Lists the complete sidecars of the loaded files by name, with their stamps.
     pub(super) fn loaded_sidecars(&self) -> Vec<(PathBuf, FileStamp)> {
         self.read_new_files();
         let names = self.names.lock();
@@ -182,8 +183,8 @@ impl Project {
     }
 
     /// Reads the names in the files that were loaded since the last call, from the names table in
-    /// the cache or else from the sidecars. The first question calls this, unless a load has called
-    /// it.
+    /// the cache or else from the sidecars. A load calls this on a background thread, and every
+    /// query for names calls it first.
     pub(crate) fn read_new_files(&self) {
         let loaded = self.loaded.read();
         let mut names = self.names.lock();

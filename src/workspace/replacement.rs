@@ -44,7 +44,7 @@ pub(super) enum RollbackOutcome {
     Unchanged,
     /// The file had all or part of the new text, and was restored.
     Restored,
-    /// Another program had written the file; it was left unchanged.
+    /// Another program had changed or removed the file; it was left unchanged.
     Foreign,
 }
 

@@ -53,12 +53,13 @@ pub enum TextState {
 #[derive(Debug)]
 pub(crate) struct NamedText {
     pub(crate) path: Arc<Path>,
-    /// The relation of the image to the file.
+    /// The relation of the image to the file. [`TextState::FeatureExcluded`] means that the file is
+    /// loaded and unchanged, with a complete sidecar.
     pub(crate) load_state: TextState,
     /// The token classes. All tokens of one class denote the same symbol.
     pub(crate) classes: Arc<[Arc<TokenClass>]>,
-    /// The tokens of all files, in order, each as the index of its class and its line, from 1; and
-    /// the range for this file.
+    /// The tokens of this and other files, in order, and the range of this file's tokens. A token
+    /// is the index of its class, and its line (from 1).
     tokens: (Arc<Vec<(u32, u32)>>, Range<usize>),
     stamp: FileStamp,
 }
@@ -83,7 +84,8 @@ impl NamedText {
 #[derive(Debug)]
 pub(crate) struct VendoredText {
     pub(crate) path: PathBuf,
-    /// In order: a class, and the number of consecutive tokens with it.
+    /// The runs of consecutive tokens of the same class, in order: the class and the number of
+    /// tokens.
     pub(crate) runs: Vec<(Arc<TokenClass>, usize)>,
 }
 
@@ -92,8 +94,8 @@ pub(crate) struct VendoredText {
 #[non_exhaustive]
 pub(crate) struct UnloadedText {
     pub(crate) path: PathBuf,
-    /// The relation of the image to the file. If it is [`TextState::FeatureExcluded`], only the
-    /// tokens that [`state_in_loaded_file`] accepts are not loaded.
+    /// The relation of the image to the file. [`TextState::FeatureExcluded`] means that the file is
+    /// loaded and unchanged, except for the tokens that [`state_in_loaded_file`] accepts.
     pub(crate) load_state: TextState,
     /// The decoded text and its tokens.
     pub(crate) read: Arc<ReadText>,
@@ -138,14 +140,14 @@ impl ReadText {
     }
 }
 
-/// The files that may contain a name, and the files that could not be searched.
+/// The files that contain a name, and the files that could not be searched.
 #[derive(Debug)]
 #[non_exhaustive]
 pub(crate) struct NamedTexts<T> {
     /// The files, by path.
     pub(crate) files: Vec<T>,
-    /// With [`TextFilter::UnloadedAndVendored`], the vendored files that belong to no project
-    /// system.
+    /// With [`TextFilter::UnloadedAndVendored`], the vendored files that contain the name and
+    /// belong to no project system.
     pub(crate) vendored: Vec<VendoredText>,
     /// Files that could not be read or are too large.
     pub(crate) unreadable: Vec<PathBuf>,
@@ -160,7 +162,7 @@ const CACHED_BYTES: usize = 64 << 20;
 /// The cached state of the project's texts.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
-    /// Shared with the project: a document replaces its file.
+    /// The documents, shared with the project. A document's text replaces the text of its file.
     pub(super) documents: Arc<RwLock<Documents>>,
     pub(super) root: Option<PathBuf>,
     pub(super) watcher: WatchedTree,
@@ -168,7 +170,8 @@ pub(super) struct Texts {
     pub(super) refreshed: Option<Instant>,
     pub(super) load_states: LoadStates,
     pub(super) files: HashMap<PathBuf, Arc<CachedNames>>,
-    /// Files of systems that a load was requested for, including files outside of the project.
+    /// Files that requested loads compiled or failed at, and all files of requested systems outside
+    /// of the project. They are searched even if they do not belong to the project.
     pub(super) requested: BTreeSet<PathBuf>,
     /// Loaded files that are unchanged on disk, each with its stamp and the write date of the
     /// loaded version.
@@ -318,8 +321,9 @@ impl Texts {
 
 /// Returns the state of a token that the compiler did not read as a symbol, although the file is
 /// loaded and unchanged. Returns `None` for words in comments and prose, for parameters, and for
-/// tokens that the compiler read. A guarded token, under a feature expression that the text alone
-/// does not decide, counts as excluded; only the sidecar shows whether the compiler read it.
+/// tokens that the compiler read. A token is guarded if the text alone does not show whether its
+/// feature expression is true. A guarded token counts as excluded; only the sidecar shows whether
+/// the compiler read it.
 pub(crate) fn state_in_loaded_file(token: &TokenClass) -> Option<TextState> {
     match token.context {
         TextContext::Comment | TextContext::Prose | TextContext::Parameter => None,
@@ -404,8 +408,8 @@ impl Project {
         files
     }
 
-    /// Records files of systems that a load was requested for, so that the files that did not load
-    /// are searched.
+    /// Records files to search even if they do not belong to the project: files that requested
+    /// loads compiled or failed at, and files of requested systems outside of the project.
     pub(crate) fn note_requested(&self, files: impl IntoIterator<Item = PathBuf>) {
         self.texts.lock().requested.extend(files);
     }
@@ -439,8 +443,8 @@ impl Project {
     }
 
     /// Finds the occurrences of `name` in the project's text, as of the refresh of `_view` or
-    /// later. Unless `own_only`, it also searches systems that a load was requested for. Does not
-    /// read files that the index covers.
+    /// later. Unless `own_only`, also searches the other files that [`Project::note_requested`] has
+    /// recorded. Does not read files that the index covers.
     pub(crate) fn named_at(
         &self,
         _view: &TreeView,
@@ -461,7 +465,7 @@ impl Project {
         let mut unreadable: Vec<PathBuf> =
             unreadable.map(|(path, ..)| path.to_path_buf()).filter(|path| !path.is_dir()).collect();
         let unindexed: Vec<_> = load_states.unindexed.iter().filter_map(of_interest).collect();
-        // The compiler read all other occurrences, so that the image knows them.
+        // The compiler read all other tokens as symbols, so the image's data covers them.
         let shows = |load_state, class: &TokenClass| {
             filter == TextFilter::All
                 || load_state != TextState::FeatureExcluded
@@ -541,8 +545,8 @@ impl Project {
         })
     }
 
-    /// Reads the text of a file where a name was found. Returns `None` if the file no longer
-    /// exists.
+    /// Reads the text of a file where a name was found. Returns `None` if the file can no longer be
+    /// read.
     pub(crate) fn read_named(&self, named: &NamedText) -> Option<UnloadedText> {
         let read = self.texts.lock().read(&named.path, named.stamp)?;
         Some(UnloadedText { path: named.path.to_path_buf(), load_state: named.load_state, read })
@@ -561,8 +565,8 @@ impl Project {
         NamedTexts { files, vendored, unreadable, cut }
     }
 
-    /// Finds the definitions of the package called `name` in files that are not loaded or are
-    /// stale, as of the refresh of `_view` or later.
+    /// Finds the definitions of the package called `name` in files that are not loaded, are stale
+    /// or have no complete sidecar, as of the refresh of `_view` or later.
     pub(crate) fn unloaded_packages(&self, _view: &TreeView, name: &str) -> Vec<Arc<PackageText>> {
         let mut texts = self.texts.lock();
         let is_called = |package: &&PackageText| package.names.iter().any(|each| each == name);

@@ -1,6 +1,7 @@
 //! Walks the project's tree. A [`ProjectWalk`] lists the Lisp files below the root that belong to
-//! the project, without vendored and ignored files. It also records what can change that list: the
-//! watched folders, and stamps of files and folders for which the kernel reports no changes.
+//! the project, without vendored and ignored files. It also records everything that can change that
+//! list: the watched folders, and stamps of files and folders for which the kernel reports no
+//! changes.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -79,8 +80,8 @@ impl ProjectWalk {
             }
             Found::Ignoring { folder, file } => self.add_ignoring(folder, file, watch),
             Found::Vendored(folder) => {
-                // Watch folders with these two names: their contents, too, determine whether they
-                // are vendored.
+                // Watch folders with these two names, because their contents also determine whether
+                // they are vendored.
                 if folder.ends_with("systems") || folder.ends_with("quicklisp") {
                     self.watch_deciding(folder, watch);
                 }
@@ -196,7 +197,8 @@ impl ProjectWalk {
         folder.is_some_and(|folder| self.deciding.contains(folder))
     }
 
-    /// Watches the folders above the root, or records stamps of ignore files there.
+    /// Watches the folders above the root, and records stamps of the ignore files there. Without a
+    /// watch, also records the stamps of ignore files that do not exist yet.
     fn record_above(&mut self, root: &Path, watch: &mut Option<&mut Watch>) {
         let told = watch.as_mut().is_some_and(|watch| watch.above(root));
         for above in root.ancestors().skip(1) {

@@ -19,9 +19,10 @@ pub(crate) struct HelperStart {
     /// The folder for fasls and sidecars.
     pub(crate) cache: PathBuf,
     pub(crate) userinit: Option<PathBuf>,
-    /// The snapshot to start from, or to create.
+    /// The key of the snapshot to start from, or to create.
     pub(crate) key: Option<SnapshotKey>,
-    /// Whether a process that creates snapshots outlives the process that started it.
+    /// Whether a process that creates snapshots may continue after the process that started it has
+    /// ended.
     #[serde(default)]
     pub(crate) outlives: bool,
     /// The folder of the snapshot to create or to test.

@@ -119,7 +119,7 @@ pub(crate) struct OrderedSystem {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Refusal {
     pub(super) why: String,
-    /// The systems that do not prevent saving, in load order.
+    /// The loaded systems that a snapshot of the dependencies can contain, in load order.
     pub(super) systems: Vec<OrderedSystem>,
     /// The inputs of the failed attempt. Saving is not tried again while they are unchanged.
     pub(super) inputs: Inputs,

@@ -151,7 +151,7 @@ fn written(metadata: &Metadata) -> i128 {
 /// The differences between an image's inputs and their current state.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ChangedInputs {
-    /// Files that still exist, with other contents.
+    /// Files that still exist, with other contents or another date.
     pub(super) files: Vec<PathBuf>,
     /// Another difference, as a sentence fragment.
     pub(super) other: Option<String>,

@@ -76,9 +76,12 @@ pub(crate) struct SnapshotOrder {
 
 impl SnapshotOrder {
     /// Creates the complete snapshot and the snapshot of the dependencies, if they are not up to
-    /// date. If `urgent`, because a user waits, this waits for a process that creates the same
-    /// snapshot, and tries again to create a refused snapshot. Otherwise both cases are errors, and
-    /// this first waits until the project's Lisp files have been unchanged for [`QUIET`].
+    /// date. Returns the complete snapshot.
+    ///
+    /// If `urgent`, because a user waits, this waits while another process creates the same
+    /// snapshot, and tries again to create a snapshot that was refused. If not `urgent`, both cases
+    /// are errors, and this first waits until no Lisp file of the project has been written for
+    /// [`QUIET`].
     pub(crate) fn run(&self, urgent: bool, mut tell: impl FnMut(&str)) -> Result<MadeSnapshot, MakeError> {
         if self.key.loads.is_empty() {
             return Err(MakeError::NoSystems);
@@ -132,9 +135,10 @@ impl SnapshotOrder {
         QUIET.checked_sub(youngest).filter(|left| !left.is_zero())
     }
 
-    /// Creates the snapshot of the dependencies, unless an existing snapshot of dependencies
-    /// contains at least half as many systems, or creating it was refused. `whole` is the complete
-    /// snapshot, if there is one.
+    /// Creates the snapshot of the dependencies. Keeps an existing snapshot of the dependencies
+    /// that contains at least half as many systems as the new one would. Does nothing if creating
+    /// it was refused and the inputs are unchanged. `whole` is the complete snapshot, if there is
+    /// one.
     fn make_dependencies(&self, whole: Option<&MadeSnapshot>, changed: &[PathBuf]) -> Result<(), MakeError> {
         let loaded = match whole {
             Some(whole) => SnapshotManifest::read(&whole.path.join("manifest")).ok().map(|made| made.systems),
@@ -197,8 +201,9 @@ impl SnapshotOrder {
         outcome
     }
 
-    /// Makes one attempt in the folder `making`. Returns a reason to try again, if another attempt
-    /// may succeed. The last attempt accepts systems that compile something at every load.
+    /// Makes one attempt in the folder `making`. Returns `None` if the snapshot was created, or the
+    /// reason of the failure if another attempt may succeed. The last attempt accepts systems that
+    /// compile something at every load.
     fn attempt(&self, start: HelperStart, making: &Path) -> Result<Option<String>, MakeError> {
         match self.ask(&start)? {
             Reply::Saved => {}
@@ -346,8 +351,8 @@ fn try_to_save(
         refusal.write(&folder.join(store::REFUSED)).map_err(|error| broken(&error))?;
         Err(Reply::Broken(why))
     };
-    // Do not save a failure that another load may not have. Store it as a refusal, so that saving
-    // is not tried again until an input changes.
+    // If a load failed in a way that another load may not, do not save the image. Store the failure
+    // as a refusal, so that saving is not tried again until an input changes.
     let failed = answers.iter().find(|answer| !answer.is_reproducible()).map(|answer| {
         let why = answer.failure.as_ref().map(|failure| failure.message.as_str()).unwrap_or_default();
         format!("System {} does not load: {why}", answer.system.as_deref().unwrap_or_default())
@@ -438,8 +443,8 @@ fn ordered(bank: &Steelbank, order: Vec<Ordered>) -> Vec<OrderedSystem> {
         .collect()
 }
 
-/// Starts from the saved image as a user's process does, in another copy of the program, and checks
-/// it with `answers`.
+/// Tests the new snapshot in `folder`, in another copy of the program: starts from the snapshot as
+/// a user's process does, and calls `answers` to check that the image answers correctly.
 pub(crate) fn trial(
     builder: Builder,
     installation: &Installation,
@@ -489,8 +494,8 @@ impl Steelbank {
     /// Starts a copy of the program that creates the snapshot of the builder's systems. No effect
     /// if this image was started from an up-to-date snapshot and nothing was loaded since, or if no
     /// snapshot of the current systems can be created. The copy has a low priority. It waits until
-    /// no file of the project was written for 10 s, and for other processes that create snapshots.
-    /// It ends with this process or, if `outlives` is true, after at most five minutes.
+    /// no Lisp file of the project has been written for 10 s, and for other processes that create
+    /// snapshots. It ends with this process or, if `outlives` is true, after at most five minutes.
     ///
     /// # Errors
     /// The copy cannot be started.

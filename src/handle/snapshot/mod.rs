@@ -66,7 +66,8 @@ pub(crate) struct SnapshotKey {
     pub(crate) loads: Vec<LoadedItem>,
     pub(crate) root: Option<PathBuf>,
     pub(crate) kind: SnapshotKind,
-    /// Whether to accept a snapshot with changed files, to get an image as it was loaded.
+    /// Whether to accept a snapshot even if its files have changed since, to get the image as it
+    /// was loaded.
     #[serde(default)]
     pub(crate) as_loaded: bool,
     /// A hash of the identity without the kind. Folders are named after the sum of this hash and
@@ -153,8 +154,8 @@ impl SnapshotKey {
     }
 }
 
-/// Returns a string that identifies those parts of an installation that are files. Embedded parts
-/// are identified by the program's file.
+/// Returns a string that identifies the core and the library of an installation, if they are files.
+/// Embedded parts are identified by the program's file.
 fn identity(installation: &Installation) -> String {
     let core = match &installation.image.core {
         Core::File(path) => file_identity(path),
@@ -318,7 +319,8 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Opens and checks the snapshot at `path`. Fails if its inputs have changed.
+    /// Opens and checks the snapshot at `path`. Fails if its inputs have changed or its files are
+    /// damaged.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
         CheckedSnapshot::open(path, false, &mut None)?.read(IndexUse::Read)
     }

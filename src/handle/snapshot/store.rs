@@ -193,7 +193,8 @@ impl SnapshotLock {
         }
     }
 
-    /// Resets the load time recorded since the lock was taken, because a snapshot now exists.
+    /// Resets the load time that was recorded since the lock was taken, after an attempt to create
+    /// a snapshot.
     pub(super) fn reset_cost(&self) {
         // Ignore the error: the next snapshot is then created earlier, which does no harm.
         let _ = self.lock.set_len(0);
