@@ -231,7 +231,7 @@ impl Shape {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Operator {
-    /// The name of the symbol's home package.
+    /// The name of the symbol's home package; `*` for any package.
     pub package: String,
     /// The name of the symbol.
     pub name: String,

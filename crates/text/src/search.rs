@@ -59,8 +59,7 @@ pub struct SearchAnswer {
     /// The files with the most occurrences, each with its count, if there are more occurrences than
     /// the bound. At most ten.
     pub densest: Vec<(PathBuf, u64)>,
-    /// `false` if files changed repeatedly during the search, so that the result may be
-    /// inconsistent.
+    /// `false` if files changed repeatedly during the search. The result may then be incomplete.
     pub fresh: bool,
 }
 
@@ -95,7 +94,7 @@ pub struct DefinitionMatch {
     pub start: LineColumn,
     /// Line and column after the last character of the definition.
     pub end: LineColumn,
-    /// The line that contains the name.
+    /// The line that contains the name, shortened if it is very long.
     pub preview: String,
     /// Whether it is only a declaration.
     pub declaration: bool,

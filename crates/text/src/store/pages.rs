@@ -15,7 +15,8 @@ const PAGE: u64 = 16 << 10;
 /// The maximum number of pages of a file that are cached in memory.
 const CACHED_PAGES: usize = 16;
 const MAGIC: [u8; 8] = *b"steeltxt";
-/// The size of the end of the file: the length of the table, its checksum and the magic number.
+/// The size of the trailer. It consists of the length and the checksum of the part in front of it
+/// (the body's length, the page checksums and the table), and the magic number.
 const TRAILER: u64 = 24;
 
 /// An open index file.
