@@ -39,7 +39,8 @@ pub enum TokenKind {
     Number,
     /// A character such as `#\a`.
     Character,
-    /// A string, or a regular expression of Clojure or Racket, including its quotes.
+    /// A string, including its quotes; also a regular expression of Clojure or a byte string of
+    /// Racket, `#"…"`.
     String,
     /// A comment, to the end of its line or from `#|` to `|#`.
     Comment,

@@ -80,9 +80,9 @@ pub enum WalkState {
 /// the project depends on a system that the project does not define itself and for which the
 /// repository has an `.asd` file. The systems of a repository that belongs to the project count as
 /// systems of the project. If the dependencies of a system cannot be determined without evaluation,
-/// it counts as depending on every system that the project does not define. A `root` that is not a
-/// repository and defines no systems is a folder of projects, and all repositories in it belong to
-/// it.
+/// that system counts as depending on every system that the project does not define. A `root` that
+/// is not a repository and defines no systems is a folder of projects, and all repositories in it
+/// belong to it.
 pub fn walk(root: &Path, visit: &mut dyn FnMut(Found<'_>) -> WalkState) {
     let mut refused = Vec::new();
     let mut note = |path: &Path, why| refused.push((path.to_owned(), LeftOut::IgnoreFile(why)));
