@@ -53,8 +53,8 @@ pub enum CacheError {
 }
 
 /// Makes `folder`, the top folder of a cache, accessible only to its user, creating it if
-/// necessary. If the folder cannot be created or checked, returns no error; the first read or write
-/// in it reports one.
+/// necessary. Returns no error if the folder cannot be created or checked: later reads and writes
+/// report that.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Edits one definition of a text: finds it by name and kind, and replaces it, deletes it or
-//! inserts text next to it.
+//! Edits one definition of a text: finds it by its name or the beginning of its form, and replaces
+//! it, deletes it or inserts text next to it.
 
 use super::{Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Range, TokenKind};
 
@@ -160,7 +160,7 @@ impl EditedText<'_> {
         let operator = self.symbol(elements.next()?)?;
         let name = match elements.next()? {
             Datum::Token(index) => self.name(Datum::Token(index))?,
-            // (defstruct (point (:constructor nil))), (defun (setf area))
+            // The name is in a list, as in `(defstruct (point …))` or `(defun (setf area))`.
             Datum::Form(id) => match self.function_name(id) {
                 Some(name) => name,
                 None => self.name(self.lisp.elements(id).next()?)?,
@@ -171,7 +171,7 @@ impl EditedText<'_> {
             for element in elements {
                 match element {
                     Datum::Token(_) => match self.symbol(element) {
-                        // `()` is a lambda list.
+                        // `nil` is an empty lambda list.
                         Some(name) if name == "NIL" => {
                             classes = Some(Vec::new());
                             break;

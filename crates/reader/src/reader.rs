@@ -362,7 +362,8 @@ impl<'a> LispReader<'a> {
     /// With [`Numbering::Code`], the elements after the symbol `quote` in a list are not numbered,
     /// so quoted data has no numbers. A comma has no number; the form after it has one, unless the
     /// comma directly follows another comma. With [`Numbering::Data`], quoted data is numbered, and
-    /// a comma counts as a list that contains its form; nothing is numbered below [`DEEPEST`].
+    /// a comma counts as a list that contains its form; nothing nested deeper than [`DEEPEST`]
+    /// lists is numbered.
     fn number(&mut self, toplevel: FormId) -> (u32, u32) {
         let start = self.text.numbers.len();
         let data = self.features.numbering == Numbering::Data;

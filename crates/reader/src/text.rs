@@ -140,7 +140,7 @@ pub struct LispText {
     pub(super) forms: Vec<Form>,
     pub(super) toplevel: Vec<TopLevelForm>,
     pub(super) numbers: Vec<FormId>,
-    /// The ranges of each `#+` or `#-` with its feature expression, if it includes the next datum.
+    /// The range of each `#+` or `#-` that includes the next datum, with its feature expression.
     pub(super) guards: Vec<Range>,
     pub(super) balanced: bool,
 }

@@ -348,8 +348,8 @@ impl TextIndex {
     pub(crate) fn invalidate(&self, damaged: bool) {
         *self.current.lock() = None;
         if damaged && self.freshness == Freshness::Automatic {
-            // The next query rebuilds the index. If the file cannot be removed, that query reports
-            // the error.
+            // Without the manifest, the next query rebuilds the index. If the file cannot be
+            // removed, that query reports the error.
             let _ = std::fs::remove_file(self.manifest_path());
         }
         if let Some(watch) = self.watch.lock().as_mut() {

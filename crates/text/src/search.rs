@@ -39,8 +39,8 @@ pub struct TextSearch {
     pub offset: u64,
     /// The maximum number of occurrences to return.
     pub limit: u64,
-    /// If there are more occurrences than this, only their number and the files with the most
-    /// occurrences are returned.
+    /// If there are more occurrences than this, the result contains their number and the files with
+    /// the most occurrences instead of a page of occurrences.
     pub bound: u64,
 }
 
@@ -156,7 +156,7 @@ struct Searcher<'a> {
     cache: &'a TextCache,
     search: &'a TextSearch,
     control: &'a IndexControl<'a>,
-    /// Whether to skip a file that does not match the index, instead of failing.
+    /// Whether to skip a file that does not match the index, instead of starting the search again.
     lenient: bool,
     fresh: bool,
 }

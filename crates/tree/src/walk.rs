@@ -180,7 +180,7 @@ struct Repository {
     rules: Option<Arc<Rules>>,
     /// The folders of the repository.
     folders: Vec<PathBuf>,
-    /// The names of the systems for which it has `.asd` files, taken from the file names.
+    /// The names of its systems, taken from the names of its `.asd` files.
     systems: HashSet<String>,
 }
 

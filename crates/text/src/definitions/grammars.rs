@@ -12,7 +12,8 @@ pub(crate) struct Tagger {
     pub(crate) query: Query,
     /// The index of the capture for the name.
     pub(crate) name: u32,
-    /// For each capture, by index, the kind of definition; `None` for captures that mark none.
+    /// For each capture, by index, the kind of definition; `None` if the capture does not mark a
+    /// definition.
     pub(crate) kinds: Vec<Option<DefinitionKind>>,
 }
 
