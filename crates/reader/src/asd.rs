@@ -73,7 +73,7 @@ impl AsdText<'_> {
         let options = AsdOptions::new(self, elements);
         found.complete = options.plain;
         if options.get("CLASS").is_some() {
-            // Systems of other classes, such as package-inferred ones, find their files by other
+            // Systems of other classes, such as package-inferred systems, find their files by other
             // rules.
             found.complete = false;
         }

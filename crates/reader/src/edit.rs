@@ -228,7 +228,8 @@ impl EditedText<'_> {
         String::from_utf8_lossy(text).split_whitespace().collect::<Vec<_>>().join(" ").to_uppercase()
     }
 
-    /// Reads the function name `(setf name)` or `(cas name)` as one name.
+    /// Reads the function name `(setf name)` or `(cas name)` as one name. `None` for any other
+    /// list.
     fn function_name(&self, id: FormId) -> Option<String> {
         let elements: Vec<Datum> = self.lisp.elements(id).collect();
         let [operator, name] = elements.as_slice() else { return None };

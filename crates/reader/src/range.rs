@@ -7,7 +7,7 @@
 pub struct Range {
     /// The first byte.
     pub start: u32,
-    /// The byte after the last one.
+    /// The offset after the last byte.
     pub end: u32,
 }
 

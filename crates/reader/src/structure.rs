@@ -154,9 +154,9 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Balance {
         if is_code && line_start {
             line_start = false;
             if !closes {
-                // If all forms are closed when the next one begins, ignore an earlier sign of an
-                // unclosed list: odd indentation is only style. Keep it if a definition began
-                // inside another definition.
+                // If all forms are closed when the next form begins, ignore an earlier sign of an
+                // unclosed list, because odd indentation is only style. Keep the sign if a
+                // definition began inside another definition.
                 let begins = open.is_empty() && byte == b'(' && columns.of(offset) == 1;
                 contradiction = contradiction
                     .filter(|found| !begins || found.kind != ProblemKind::Unclosed || swallows(text, found));
@@ -270,9 +270,9 @@ fn is_definition(text: &[u8], offset: u32) -> bool {
     rest.starts_with(b"(def") || rest.starts_with(b"(in-package")
 }
 
-/// Finds an unclosed string, bar or comment: the text then ends inside the last token. If that is a
-/// string, an earlier string may be the unclosed one: the first that contains a definition in
-/// column 1.
+/// Finds an unclosed string, bar or comment. The text then ends inside its last token. If that
+/// token is a string, the missing quote may be earlier: the result is then the first string that
+/// contains a definition in column 1, if there is one.
 fn unclosed_token(text: &[u8], lisp: &LispText) -> Option<Problem> {
     let last = lisp.tokens().last().filter(|token| token.span.end as usize == text.len())?;
     let kind = unclosed_kind(text, last)?;

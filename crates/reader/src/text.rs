@@ -109,7 +109,7 @@ pub struct TopLevelForm {
     /// feature expression at top level with an uncertain value, such as `#+#.(…)` or
     /// `#+my-feature`.
     pub counted: bool,
-    /// Whether the text ended, or another top-level form began, before this one was closed.
+    /// Whether the text ended, or another top-level form began, before this form was closed.
     pub unterminated: bool,
     pub(super) tokens: (u32, u32),
     pub(super) numbers: (u32, u32),

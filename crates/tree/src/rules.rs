@@ -35,8 +35,9 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Reads the rules of `folder`. `above` holds the rules of its parent folder; it is returned if
-    /// `folder` adds none. `has` returns whether the folder contains an entry of a given name.
+    /// Reads the rules of `folder`. `above` holds the rules of the parent folder. Returns `above`
+    /// if `folder` adds no rules. `has` returns whether the folder contains an entry of a given
+    /// name.
     pub(crate) fn new(
         above: Option<Arc<Rules>>,
         folder: &Path,

@@ -354,7 +354,7 @@ fn has(entries: &[(OsString, FileType)], name: &str) -> bool {
     entries.iter().any(|(other, _)| other == name)
 }
 
-/// The systems that the project defines and those it depends on.
+/// The systems that the project defines, and the systems that it depends on.
 #[derive(Default)]
 struct Dependencies {
     defined: HashSet<String>,

@@ -121,8 +121,8 @@ pub enum Watched {
     New,
     /// It was already watched.
     Already,
-    /// It is not watched: it is not a folder, the kernel does not report all of its changes, or the
-    /// kernel refused the watch.
+    /// The path is not watched, because it is not a folder, the kernel does not report all of its
+    /// changes, or the kernel refused the watch.
     No,
 }
 

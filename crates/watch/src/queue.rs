@@ -183,7 +183,7 @@ impl EventQueue {
     }
 
     /// Waits for an event or a mount, without limit if there is no timeout. Returns whether there
-    /// may be one.
+    /// may be an event or a mount.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
         self.poll(timeout) != Some((false, false))
     }

@@ -60,7 +60,7 @@ pub(crate) fn write(path: &Path, body: &[&[u8]], table: &[u8]) -> io::Result<()>
     let temporary = path.with_extension(format!("{}.tmp", steelbank_cache::unique_name()));
     let result = write_to(&temporary, body, table).and_then(|()| steelbank_cache::rename(&temporary, path));
     if result.is_err() {
-        // Ignore the error: it only leaves a temporary file behind.
+        // Ignore the error: a failed removal only leaves a temporary file behind.
         let _ = std::fs::remove_file(&temporary);
     }
     result

@@ -62,8 +62,8 @@ impl TextSnapshot {
     }
 
     /// Returns the snapshot for `manifest`, which differs from this snapshot's manifest in the
-    /// files `updated`. Its segments are those of this snapshot, followed by `segment`. `used` has
-    /// a flag for each of them; segments with the flag `false` are dropped.
+    /// files `updated`. The new snapshot contains this snapshot's segments, followed by `segment`,
+    /// except those with the flag `false` in `used`.
     pub(crate) fn changed(
         &self,
         manifest: IndexManifest,
