@@ -76,7 +76,7 @@ fn matches(wanted: &DefinitionName, named: &DefinitionName) -> bool {
         (Some(_), None) => false,
         (None, _) => true,
     };
-    // Classes without qualifiers designate the primary method.
+    // If classes are given without qualifiers, they designate the primary method.
     let qualifiers =
         (wanted.qualifiers.is_empty() && wanted.classes.is_none()) || wanted.qualifiers == named.qualifiers;
     operator && wanted.name == named.name && qualifiers && classes

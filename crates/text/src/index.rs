@@ -183,7 +183,8 @@ impl TextIndex {
     ///
     /// # Errors
     ///
-    /// If the project's folder has been removed, or the operation is cancelled.
+    /// If the root cannot be opened, for example because it has been removed, or if the operation
+    /// is cancelled.
     pub fn status(&self, control: &IndexControl<'_>) -> Result<TreeStatus, TextError> {
         self.refresh_root()?;
         let snapshot = match self.load() {

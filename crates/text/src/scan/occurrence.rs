@@ -64,7 +64,7 @@ pub(crate) struct ScannedName<'a> {
     pub(crate) role: TextRole,
 }
 
-/// Returns the character at the start of `bytes`, or `None` if they do not decode.
+/// Returns the character at the start of `bytes`. `None` if they are empty or do not decode.
 pub(crate) fn first_character(bytes: &[u8]) -> Option<char> {
     let head = &bytes[..bytes.len().min(4)];
     head.utf8_chunks().next()?.valid().chars().next()
