@@ -187,9 +187,9 @@ fn deb(release: &Release, place: &Place) -> Made {
         output(mode.arg("755").arg(root.join(&library.path)))?;
     }
     let mut dpkg = within(&[]);
-    // dpkg requires programs in root's PATH.
+    // dpkg requires programs in folders that only the user root has in PATH.
     dpkg.env("PATH", format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default()));
-    // Ignore dependencies: the root has the libraries, but not as installed packages.
+    // Ignore dependencies: the root folder has the libraries, but not as installed packages.
     dpkg.args(["dpkg", "--force-depends", "--root"]).arg(&root).arg("-i").arg(one(release, ".deb")?);
     quietly("dpkg -i", &mut dpkg)?;
     for file in ["share/man/man1/steelbank.1.gz", "share/bash-completion/completions/steelbank"] {
