@@ -28,7 +28,8 @@ pub(crate) fn read() -> Result<Ceilings, String> {
             if name != "product-lines" || !is_in_changelog(figure)? {
                 return Err(format!(
                     "{FILE}: {name} rose from {before} to {figure}; ceilings may only fall. product-lines may rise if a \
-                     bullet in CHANGELOG.md contains \"{figure} product lines\" and the reason"
+                     bullet in CHANGELOG.md contains \"{} product lines\" and the reason",
+                    thousands(figure as usize)
                 ));
             }
         }

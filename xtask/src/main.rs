@@ -26,7 +26,7 @@ const USAGE: &str = "Usage: cargo xtask check | lint | full | size | prose [--li
   dist      creates the release packages in target/dist/packages and tests them; --program packs a program that is already
             built; --previous checks that the last release's program and this one can use the same cache
   twice     builds the released program in two checkouts of this commit and checks that they differ only in SBCL's core
-  full      runs check and the long form of every test: tests (STEELBANK_FULL), bootstrap, another SBCL, clients of others,
+  full      runs check and the long form of every test: tests (STEELBANK_FULL), bootstrap, another SBCL, third-party clients,
             the renames of 75 libraries, fuzzing, an hour of soak, an hour of agents and a person (STEELBANK_MINUTES sets
             another duration), dist, twice. Continues after a failure, and ends with a table
 ";
@@ -182,7 +182,7 @@ fn features() -> Outcome {
 }
 
 /// Checks that the workspace compiles with the minimum version of Rust that Cargo.toml declares.
-/// Left out if that is the compiler in use, or if rustup has not installed that version.
+/// Skipped if that is the compiler in use, or if rustup has not installed that version.
 fn least_rust() -> Outcome {
     let manifest = std::fs::read_to_string(root().join("Cargo.toml")).map_err(|error| error.to_string())?;
     let version = manifest
@@ -215,8 +215,9 @@ fn licences() -> Outcome {
     run(cargo().args(["deny", "check", "bans", "licenses", "sources"]))
 }
 
-/// Tests `--sbcl` with another SBCL: the sources that STEELBANK_OTHER_SBCL names, or else those of
-/// a later Debian release.
+/// Tests `--sbcl`: runs the Lisp half's tests in another SBCL, and compares its answers with those
+/// of the built-in SBCL. STEELBANK_OTHER_SBCL names the sources to use; the default is the source
+/// package of a later Debian release.
 fn other_sbcl() -> Outcome {
     run(Command::new("sh")
         .arg("tests/other-sbcl.sh")
@@ -269,7 +270,7 @@ fn long_tests() -> Outcome {
 }
 
 /// Renames all names in libraries that were not used to develop the rules of renames. The benchmark
-/// prints the figures in docs/evidence.md.
+/// prints the figures that docs/evidence.md states.
 fn held_out() -> Outcome {
     if !succeeds("apt-get", &["--version"]) {
         return Ok(LeftOut("the libraries are Debian's, and there is no apt-get".to_owned()));

@@ -169,7 +169,7 @@ fn join(pieces: Vec<(Piece, String)>) -> Vec<Piece> {
 }
 
 /// Finds comments and strings. Also returns the start of each comment's line, up to and including
-/// the comment mark.
+/// the comment mark; empty for strings and block comments.
 fn scan(text: &str, comment: &str, block: (&str, &str)) -> Vec<(Piece, String)> {
     let is_lisp = comment == ";";
     let mut pieces = Vec::new();

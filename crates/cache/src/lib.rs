@@ -53,8 +53,8 @@ pub enum CacheError {
 }
 
 /// Makes `folder`, the top folder of a cache, accessible only to its user, creating it if
-/// necessary. A folder that cannot be checked or created is not an error here; reading or writing
-/// it reports the error.
+/// necessary. Returns no error if the folder cannot be created or checked: later reads and writes
+/// report that.
 ///
 /// # Errors
 ///
@@ -136,8 +136,8 @@ pub fn create_file(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Renames the file `written` to `path`. Anything at `path` that is not a regular file is removed
-/// first.
+/// Renames the file `written` to `path` and replaces any file there. Anything at `path` that is not
+/// a regular file is removed first.
 ///
 /// # Errors
 ///
@@ -147,8 +147,8 @@ pub fn rename(written: &Path, path: &Path) -> io::Result<()> {
     std::fs::rename(written, path)
 }
 
-/// Removes anything at `path` that is not a regular file, including a folder with its contents.
-/// Only regular files of the cache should be there.
+/// Removes anything at `path` that is not a regular file, including a folder with its contents. The
+/// cache only has regular files at these paths.
 fn remove_unless_file(path: &Path) {
     // Ignore errors: the caller's next operation will report them, or another process has already
     // removed the file.

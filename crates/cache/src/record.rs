@@ -1,5 +1,6 @@
 //! A record is a file in three parts: a heading line with its kind, its version and the CRC-32 of
-//! the rest; a line of JSON; and raw bytes. A record that does not match its checksum is rejected.
+//! the rest; a line of JSON; and raw bytes. Reading rejects a record with a wrong checksum, kind or
+//! version.
 
 use std::io;
 
@@ -7,7 +8,7 @@ use flate2::Crc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A kind of record: its name, one word, and its version. Any change of the format requires a new
+/// A kind of record: its name (one word) and its version. Any change of the format requires a new
 /// version.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordKind(pub &'static str, pub u32);

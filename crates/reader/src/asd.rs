@@ -2,8 +2,8 @@
 //!
 //! ASDF evaluates these files, which runs their code. This module only searches their text for
 //! `defsystem` forms. Parts that the text alone does not determine (`#.`, components and systems of
-//! custom classes) are omitted. [`SystemDefinition::complete`] and
-//! [`SystemDefinition::dependencies_complete`] report omitted files and dependencies.
+//! custom classes) are omitted. If files or dependencies may be missing for this reason,
+//! [`SystemDefinition::complete`] or [`SystemDefinition::dependencies_complete`] is `false`.
 
 use super::{Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Range, Token, TokenKind};
 
@@ -33,8 +33,9 @@ pub struct SystemDefinition {
 pub fn system_definitions(text: &[u8]) -> Vec<SystemDefinition> {
     let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
     let source = AsdText { text, lisp: &lisp };
-    // Whether each form and all forms around it are lists. Quoted and literal lists are not
-    // evaluated. Parents come before their children.
+    // For each form, whether it and all forms around it are lists. Definitions inside other forms,
+    // such as quoted lists, are ignored, because they are not evaluated. Parents come before their
+    // children.
     let mut in_lists: Vec<bool> = Vec::with_capacity(lisp.forms().len());
     let mut found = Vec::new();
     for (index, form) in lisp.forms().iter().enumerate() {
@@ -72,7 +73,7 @@ impl AsdText<'_> {
         let options = AsdOptions::new(self, elements);
         found.complete = options.plain;
         if options.get("CLASS").is_some() {
-            // Systems of other classes, such as package-inferred ones, find their files by other
+            // Systems of other classes, such as package-inferred systems, find their files by other
             // rules.
             found.complete = false;
         }
@@ -93,8 +94,8 @@ impl AsdText<'_> {
         Some(found)
     }
 
-    /// Adds the files of a list of components in `folder`. `nested` is the number of levels of
-    /// modules that may still follow.
+    /// Adds the files of a list of components in `folder`. `nested` is the number of further levels
+    /// of modules that are allowed.
     fn components(&self, list: Datum, folder: &str, nested: usize, found: &mut SystemDefinition) {
         let Datum::Form(list) = list else {
             found.complete &= self.is_nil(list);
@@ -145,9 +146,10 @@ impl AsdText<'_> {
         }
     }
 
-    /// Returns the folder of a module inside `outer`, or the folder of a system if `name` is
-    /// `None`: the value of `:pathname`, or by default the module's name. If that value is not a
-    /// literal string or pathname, returns `outer` and sets `complete` to `false`.
+    /// Returns the folder of the module `name` inside `outer`, or the folder of a system if `name`
+    /// is `None`. This is the value of `:pathname`, relative to `outer`. Without `:pathname`, it is
+    /// the folder with the module's name, or `outer` for a system. If the value is not a literal
+    /// string or pathname, returns `outer` and sets `complete` to `false`.
     fn folder(
         &self,
         outer: &str,
@@ -169,7 +171,7 @@ impl AsdText<'_> {
     }
 
     /// Returns the name in a dependency: `"a"`, `(:version "a" "1")`, `(:feature :x "a")` or
-    /// `(:require "a")`.
+    /// `(:require "a")`. `None` for any other form.
     fn dependency(&self, mut datum: Datum) -> Option<String> {
         loop {
             let Datum::Form(id) = datum else { return self.name(datum) };

@@ -7,10 +7,10 @@ use crate::{Datum, FormId, FormKind, LispText, Marker, TokenKind};
 /// The lists of a text that are not calls.
 #[derive(Debug, Default)]
 pub struct NonCalls {
-    /// Whether each form is a list that is not a call, by the form's index.
+    /// For each form, by index, whether it is a list that is not a call.
     lists: Vec<bool>,
-    /// Whether each form is a lambda list of DEFGENERIC or a parameter in such a list, by the
-    /// form's index. These parameters are only names, because DEFGENERIC binds no variables.
+    /// For each form, by index, whether it is a lambda list of DEFGENERIC or a parameter in such a
+    /// list. These parameters are only names, because DEFGENERIC binds no variables.
     generic: Vec<bool>,
 }
 
@@ -91,8 +91,8 @@ impl NonCallFinder<'_> {
         match part {
             FormPart::Either(_, list) => self.part(list, datum),
             FormPart::List(shape) => {
-                // Do not mark a clause such as those of HANDLER-CASE and TYPECASE: its head refers
-                // to a condition or type, a global definition.
+                // Do not mark a clause such as those of HANDLER-CASE and TYPECASE: its head names a
+                // condition or type, which has a global definition.
                 if !matches!(shape.part(0), Some(FormPart::Condition | FormPart::Type)) {
                     self.mark(id);
                 }
@@ -166,7 +166,7 @@ impl NonCallFinder<'_> {
         list.into_iter().for_each(|list| self.part(&FormPart::LambdaList, *list));
     }
 
-    /// Marks the lists of variables in LOOP.
+    /// Marks the destructuring lists after FOR, AS and WITH in LOOP.
     fn clauses(&mut self, elements: &[Datum]) {
         for pair in elements.windows(2) {
             let [Datum::Token(word), variables @ Datum::Form(_)] = pair else { continue };

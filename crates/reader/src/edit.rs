@@ -1,5 +1,5 @@
-//! Edits one definition of a text: finds it by name and kind, and replaces it, deletes it or
-//! inserts text next to it.
+//! Edits one definition of a text: finds it by its name or the beginning of its form, and replaces
+//! it, deletes it or inserts text next to it.
 
 use super::{Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Range, TokenKind};
 
@@ -17,8 +17,8 @@ pub struct DefinitionForm {
     pub package: Option<String>,
 }
 
-/// A name that designates a definition: its operator, if given, its name and, for a method, its
-/// qualifiers and classes.
+/// The name of a definition, or a designator of definitions: an operator, a name and, for a method,
+/// qualifiers and classes. A designator can omit all but the name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct DefinitionName {
     operator: Option<String>,
@@ -32,8 +32,9 @@ struct DefinitionName {
 const TRANSPARENT: [&str; 6] =
     ["PROGN", "EVAL-WHEN", "LOCALLY", "MACROLET", "SYMBOL-MACROLET", "COMPILER-LET"];
 
-/// Finds the definitions of `text` that `wanted` designates. `wanted` is either a name or the
-/// beginning of the form: `(defun area)`, `(setf area)`, `(defmethod area :around (square))`.
+/// Finds the definitions of `text` that `wanted` designates. `wanted` is a name, such as `area` or
+/// `(setf area)`, or the beginning of the form, such as `(defun area)` or `(defmethod area :around
+/// (square))`.
 ///
 /// # Errors
 ///
@@ -75,7 +76,7 @@ fn matches(wanted: &DefinitionName, named: &DefinitionName) -> bool {
         (Some(_), None) => false,
         (None, _) => true,
     };
-    // Classes without qualifiers designate the primary method.
+    // If classes are given without qualifiers, they designate the primary method.
     let qualifiers =
         (wanted.qualifiers.is_empty() && wanted.classes.is_none()) || wanted.qualifiers == named.qualifiers;
     operator && wanted.name == named.name && qualifiers && classes
@@ -159,7 +160,7 @@ impl EditedText<'_> {
         let operator = self.symbol(elements.next()?)?;
         let name = match elements.next()? {
             Datum::Token(index) => self.name(Datum::Token(index))?,
-            // (defstruct (point (:constructor nil))), (defun (setf area))
+            // The name is in a list, as in `(defstruct (point …))` or `(defun (setf area))`.
             Datum::Form(id) => match self.function_name(id) {
                 Some(name) => name,
                 None => self.name(self.lisp.elements(id).next()?)?,
@@ -170,7 +171,7 @@ impl EditedText<'_> {
             for element in elements {
                 match element {
                     Datum::Token(_) => match self.symbol(element) {
-                        // `()` is a lambda list.
+                        // `nil` is an empty lambda list.
                         Some(name) if name == "NIL" => {
                             classes = Some(Vec::new());
                             break;
@@ -208,7 +209,8 @@ impl EditedText<'_> {
                         None => "T".to_owned(),
                     })
                 }
-                // A parameter without a class if another parameter has one, otherwise a class name.
+                // If another parameter has a class, this is a parameter without one. Otherwise,
+                // this is the name of a class.
                 Datum::Token(_) if specialized => "T".to_owned(),
                 Datum::Token(_) => self.symbol(element).unwrap_or_default(),
             })
@@ -226,7 +228,8 @@ impl EditedText<'_> {
         String::from_utf8_lossy(text).split_whitespace().collect::<Vec<_>>().join(" ").to_uppercase()
     }
 
-    /// Reads the function name `(setf name)` or `(cas name)` as one name.
+    /// Reads the function name `(setf name)` or `(cas name)` as one name. `None` for any other
+    /// list.
     fn function_name(&self, id: FormId) -> Option<String> {
         let elements: Vec<Datum> = self.lisp.elements(id).collect();
         let [operator, name] = elements.as_slice() else { return None };
@@ -314,13 +317,14 @@ pub struct TextEdit {
     pub text: String,
 }
 
-/// Computes the edit for `operation` with `form` at `definition`, using the line endings of `text`.
-/// Verifies, by reading the edited text, that all other top-level forms are unchanged.
+/// Computes the edit that performs `operation` at `definition`, with the line endings of `text`. A
+/// deletion ignores `form`. Verifies, by reading the edited text, that all other top-level forms
+/// are unchanged.
 ///
 /// # Errors
 ///
-/// An error message if `form` is not exactly one form, except for a deletion, or if the edit would
-/// change how other forms are read.
+/// An error message if `form` is an atom or not exactly one form, or if the edit would change how
+/// other forms are read.
 pub fn edit(
     text: &[u8],
     definition: &DefinitionForm,
@@ -400,13 +404,13 @@ fn ends_in_comment(form: &str) -> bool {
 }
 
 /// Returns the start of the comment lines directly above the form at `start`, or the start of its
-/// line if there are none. If another form precedes it on its line, returns `start`.
+/// line if there are none. If other text precedes the form on its line, returns `start`.
 fn start_with_comment(text: &[u8], start: u32) -> u32 {
     let line_start = |at: usize| memchr::memrchr(b'\n', &text[..at]).map_or(0, |newline| newline + 1);
     let start = start as usize;
     let own = line_start(start);
     if !text[own..start].iter().all(u8::is_ascii_whitespace) {
-        // Another form precedes it on its line.
+        // Other text precedes the form on its line.
         return start as u32;
     }
     let mut at = own;

@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 
 /// Features of other implementations and platforms that libraries test. SBCL on x86-64 Linux has
-/// none of them. A feature listed neither here nor in [`Features::sbcl`] may be pushed by a library
-/// or the user.
+/// none of them. A library or the user may add any feature that is listed neither here nor in
+/// [`Features::sbcl`].
 const FOREIGN: &str = include_str!("foreign-features.txt");
 
 /// The rule by which SBCL's compiler numbers the subforms of a top-level form

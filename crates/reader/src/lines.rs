@@ -140,7 +140,7 @@ impl PositionEncoding {
 }
 
 /// Computes the columns, in characters, of ascending offsets. Reads each byte only once, so that
-/// long lines do not make it slow.
+/// long lines take linear time.
 #[derive(Debug)]
 pub struct AscendingColumns<'a> {
     text: &'a [u8],

@@ -1,12 +1,12 @@
 //! The operators of Common Lisp and of SBCL's extensions, with the shapes of their forms.
 //!
-//! The table is `operators.table`, one operator per line. Code that analyses Lisp as text uses it
-//! to find the roles of tokens, bindings, bodies and places. Each word of a line describes one
-//! element of the form. `word*` describes all remaining elements, `{a b}*` describes remaining
-//! elements that alternate, `(…)` a list of elements, and `a/b` an element that is an atom (`a`) or
-//! a list (`b`). Variables bound by a form are visible in its `inner` forms and its body. Within
-//! `seq(…)`, a variable is also visible in the following bindings. A line `words LIST WORD …` lists
-//! keywords that a macro compares by name.
+//! Code that analyses Lisp as text uses the table `operators.table` to find the roles of tokens,
+//! bindings, bodies and places. A line consists of an operator's kind, its name and the shape of
+//! its form. Each word of the shape describes one element of the form. `word*` describes all
+//! remaining elements, `{a b}*` describes remaining elements that alternate, `(…)` a list of
+//! elements, and `a/b` an element that is an atom (`a`) or a list (`b`). Variables bound by a form
+//! are visible in its `inner` forms and its body. Within `seq(…)`, a variable is also visible in
+//! the following bindings. A line `words LIST WORD …` lists keywords that a macro compares by name.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -208,7 +208,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Returns the part at `index`, from 0.
+    /// Returns the part at `index`, from 0. `None` past the last element.
     pub fn part(&self, index: usize) -> Option<&FormPart> {
         match index.checked_sub(self.first.len()) {
             None => self.first.get(index),
@@ -231,7 +231,7 @@ impl Shape {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Operator {
-    /// The name of the symbol's home package.
+    /// The name of the symbol's home package; `*` for any package.
     pub package: String,
     /// The name of the symbol.
     pub name: String,
@@ -251,8 +251,8 @@ pub fn operator(package: &str, name: &str) -> Option<&'static Operator> {
     operators_named(name).find(|found| found.package == package)
 }
 
-/// Returns the operators with this name in any package. Use it where no image can determine the
-/// package.
+/// Returns the operators with this name in any package, for callers that cannot determine a
+/// symbol's package because they have no image.
 pub(crate) fn operators_named(name: &str) -> impl Iterator<Item = &'static Operator> {
     TABLE.by_name.get(name).into_iter().flatten().map(|&index| &TABLE.operators[index])
 }

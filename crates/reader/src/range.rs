@@ -7,7 +7,7 @@
 pub struct Range {
     /// The first byte.
     pub start: u32,
-    /// The byte after the last one.
+    /// The offset after the last byte.
     pub end: u32,
 }
 
@@ -28,12 +28,12 @@ impl Range {
         self.start as usize..self.end as usize
     }
 
-    /// Returns whether `offset` is inside.
+    /// Returns whether `offset` is inside the range.
     pub fn contains(self, offset: u32) -> bool {
         (self.start..self.end).contains(&offset)
     }
 
-    /// Returns whether all of `other` is inside.
+    /// Returns whether all of `other` is inside the range.
     pub fn encloses(self, other: Range) -> bool {
         self.start <= other.start && other.end <= self.end
     }

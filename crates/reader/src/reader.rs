@@ -18,7 +18,7 @@ pub(super) struct LispReader<'a> {
     recovering: bool,
     text: LispText,
     stack: Vec<OpenConstruct>,
-    /// The number of lists on the stack.
+    /// The number of [`FrameKind::List`] constructs on the stack.
     lists: usize,
     /// The number of [`FrameKind::Skip`] constructs on the stack.
     skipping: usize,
@@ -224,6 +224,7 @@ impl<'a> LispReader<'a> {
     }
 
     /// Closes all open constructs at the end of the text or at the start of a new top-level form.
+    /// Adds the outermost form as an unterminated top-level form if it is active.
     fn abandon(&mut self) {
         self.text.balanced &= self.lists == 0;
         let mut outermost = None;
@@ -241,7 +242,9 @@ impl<'a> LispReader<'a> {
         }
     }
 
-    /// Adds a complete datum to the innermost open construct.
+    /// Adds a complete datum to the innermost open list, completing any prefixes in front of the
+    /// datum. Outside all lists, the datum becomes a top-level form. A feature expression is
+    /// evaluated instead, and an excluded datum is dropped.
     fn complete(&mut self, mut datum: Datum) {
         while let Some(&mut OpenConstruct { ref mut kind, form }) = self.stack.last_mut() {
             match *kind {
@@ -358,8 +361,9 @@ impl<'a> LispReader<'a> {
     ///
     /// With [`Numbering::Code`], the elements after the symbol `quote` in a list are not numbered,
     /// so quoted data has no numbers. A comma has no number; the form after it has one, unless the
-    /// comma directly follows another comma. With [`Numbering::Data`], a comma counts as a list
-    /// that contains its form.
+    /// comma directly follows another comma. With [`Numbering::Data`], quoted data is numbered, and
+    /// a comma counts as a list that contains its form; nothing nested deeper than [`DEEPEST`]
+    /// lists is numbered.
     fn number(&mut self, toplevel: FormId) -> (u32, u32) {
         let start = self.text.numbers.len();
         let data = self.features.numbering == Numbering::Data;

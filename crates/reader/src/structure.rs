@@ -28,8 +28,9 @@ pub struct Problem {
     pub kind: ProblemKind,
     /// The first byte of the unclosed list, string, symbol or comment, or the extra parenthesis.
     pub start: u32,
-    /// The byte at which the error becomes apparent: a line with contradicting indentation, a
-    /// definition inside an unclosed string, the extra parenthesis, or the end of the text.
+    /// The byte at which the error becomes apparent: the first code of a line with contradicting
+    /// indentation, a definition inside an unclosed string, the extra parenthesis, or the end of
+    /// the text.
     pub shows: u32,
     /// A suggested repair: a byte offset, and the text to insert there. If the text is empty,
     /// delete the parenthesis at that offset.
@@ -43,15 +44,15 @@ pub struct Balance {
     /// extra, and no definition contains another by mistake (see `problem`).
     pub balanced: bool,
     /// The number of open lists at the end of the text; 0 if it is unknown, because a string, bar
-    /// or comment is not closed or the text uses cl-interpol.
+    /// or comment is not closed, or because the error follows a string of cl-interpol.
     pub open: usize,
     /// The first error. A text with equally many opening and closing parentheses has an error if a
     /// definition begins in column 1 inside another: then the outer definition lacks a parenthesis
     /// and a later form has an extra parenthesis.
     pub problem: Option<Problem>,
     /// The offset of the first sign of nonstandard syntax: a form that changes the readtable, or a
-    /// string of cl-interpol. The text after it is checked by the standard syntax. Errors after
-    /// such a string are not reported, because its delimiters may cause them.
+    /// string of cl-interpol. The text after it is checked by the standard syntax. Errors after a
+    /// string of cl-interpol are not reported, because the string's delimiters may cause them.
     pub own_syntax: Option<u32>,
 }
 
@@ -153,9 +154,9 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Balance {
         if is_code && line_start {
             line_start = false;
             if !closes {
-                // If all forms are closed when the next one begins, ignore an earlier sign of an
-                // unclosed list: odd indentation is only style. Keep it if a definition began
-                // inside another definition.
+                // If all forms are closed when the next form begins, ignore an earlier sign of an
+                // unclosed list, because odd indentation is only style. Keep the sign if a
+                // definition began inside another definition.
                 let begins = open.is_empty() && byte == b'(' && columns.of(offset) == 1;
                 contradiction = contradiction
                     .filter(|found| !begins || found.kind != ProblemKind::Unclosed || swallows(text, found));
@@ -179,7 +180,8 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Balance {
             end = offset + 1;
         } else if closes {
             if open.pop().is_none() && first.is_none() {
-                // Indentation may already have shown an earlier position.
+                // The indentation may already have shown that an earlier parenthesis is the extra
+                // one.
                 let start = contradiction.as_ref().filter(|known| known.kind == ProblemKind::ExtraClose);
                 first = Some(start.cloned().unwrap_or(Problem {
                     kind: ProblemKind::ExtraClose,
@@ -268,9 +270,9 @@ fn is_definition(text: &[u8], offset: u32) -> bool {
     rest.starts_with(b"(def") || rest.starts_with(b"(in-package")
 }
 
-/// Finds an unclosed string, bar or comment: the text then ends inside the last token. If that is a
-/// string, an earlier string may be the unclosed one: the first that contains a definition in
-/// column 1.
+/// Finds an unclosed string, bar or comment. The text then ends inside its last token. If that
+/// token is a string, the missing quote may be earlier: the result is then the first string that
+/// contains a definition in column 1, if there is one.
 fn unclosed_token(text: &[u8], lisp: &LispText) -> Option<Problem> {
     let last = lisp.tokens().last().filter(|token| token.span.end as usize == text.len())?;
     let kind = unclosed_kind(text, last)?;

@@ -147,7 +147,8 @@ fn features_decide_what_is_read() {
         ]],
     );
     // A false feature expression excludes the next datum, together with feature expressions in
-    // front of that datum. If one of these is false, too, it first excludes another datum.
+    // front of that datum. If one of those feature expressions is false, too, another datum is
+    // excluded.
     check_numbers("(f #+nope #+sbcl (a) (b))", &[&["(f #+nope #+sbcl (a) (b))", "(b)"]]);
     check_numbers("(f #+nope #+nope (a) (b) (c))", &[&["(f #+nope #+nope (a) (b) (c))", "(c)"]]);
     check_numbers("#+nope\n(a)\n(b)", &[&["(b)"]]);

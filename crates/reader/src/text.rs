@@ -79,6 +79,7 @@ impl Form {
     /// Returns the form number of SBCL's compiler within the top-level form
     /// (`sb-c::find-source-paths`). The compiler counts conses in depth-first order and skips
     /// vectors; [`Numbering`](super::Numbering) determines whether quoted data and commas count.
+    /// `None` for a form without a number.
     pub fn number(&self) -> Option<u32> {
         (self.number != NONE).then_some(self.number)
     }
@@ -108,7 +109,7 @@ pub struct TopLevelForm {
     /// feature expression at top level with an uncertain value, such as `#+#.(…)` or
     /// `#+my-feature`.
     pub counted: bool,
-    /// Whether the text ended, or another top-level form began, before this one was closed.
+    /// Whether the text ended, or another top-level form began, before this form was closed.
     pub unterminated: bool,
     pub(super) tokens: (u32, u32),
     pub(super) numbers: (u32, u32),
@@ -139,7 +140,7 @@ pub struct LispText {
     pub(super) forms: Vec<Form>,
     pub(super) toplevel: Vec<TopLevelForm>,
     pub(super) numbers: Vec<FormId>,
-    /// The `#+` and `#-` with their feature expressions, in front of data that they include.
+    /// The range of each `#+` or `#-` that includes the next datum, with its feature expression.
     pub(super) guards: Vec<Range>,
     pub(super) balanced: bool,
 }
@@ -229,7 +230,8 @@ impl LispText {
         })
     }
 
-    /// Returns everything directly inside a form.
+    /// Returns all tokens and forms directly inside a form, including comments, feature expressions
+    /// and excluded text.
     pub(super) fn children(&self, id: FormId) -> impl Iterator<Item = Datum> + '_ {
         let (mut token, tokens_end) = self.form(id).map_or((0, 0), |form| form.tokens);
         let mut next_form = id.index() + 1;
@@ -277,8 +279,8 @@ impl LispText {
         .unwrap_or(Range::new(0, 0))
     }
 
-    /// Returns the starts of all parameters after `&key` that have no explicit keyword. Considers
-    /// all lists, whether or not they are lambda lists.
+    /// Returns the starts of the names of all parameters after `&key` that have no explicit
+    /// keyword. Considers all lists, whether or not they are lambda lists.
     pub fn key_parameters(&self, text: &[u8]) -> BTreeSet<u32> {
         let marker = |token: &Token| text.get(token.span.start as usize) == Some(&b'&');
         let keys = self.tokens.iter().filter(|token| marker(token) && token.is_named(text, "&KEY"));

@@ -34,11 +34,13 @@ pub struct Token {
 pub enum TokenKind {
     /// A symbol or keyword.
     Symbol,
-    /// A number in any notation, including `#b101` and `#*01`.
+    /// A number in any notation, such as `#b101`; also a bit vector such as `#*01` or a reference
+    /// `#1#`.
     Number,
     /// A character such as `#\a`.
     Character,
-    /// A string or a regular expression, including its quotes.
+    /// A string, including its quotes; also a regular expression of Clojure or a byte string of
+    /// Racket, `#"…"`.
     String,
     /// A comment, to the end of its line or from `#|` to `|#`.
     Comment,

@@ -17,7 +17,8 @@ use steelbank_reader::lines::{LineIndex, decode};
 
 /// Returns the family of a language: Common Lisp, or all other languages. An index key begins with
 /// the family, so languages of one family share keys. Common Lisp keys are symbol names after
-/// reading (upcased); all other keys are the identifiers as written.
+/// reading (upcased); all other keys are the identifiers as written, in Lisps with escapes
+/// resolved.
 pub(crate) fn family(language: Language) -> u8 {
     u8::from(language.dialect() == Some(Dialect::CommonLisp))
 }

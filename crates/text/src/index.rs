@@ -20,8 +20,8 @@ use steelbank_watch::{SharedQueue, WatchRefusal};
 /// The interval at which an update that waits for another writer checks for cancellation.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
-/// The maximum number of changed files for an update of this process's snapshot alone. If more
-/// files changed, the index on disk is updated.
+/// If at most this many files changed, only this process's snapshot is updated. If more files
+/// changed, the index on disk is updated.
 const FEW_CHANGES: usize = 64;
 /// The maximum size of the text in segments that are private to this process, in bytes. Beyond it,
 /// the index on disk is updated.
@@ -32,7 +32,8 @@ const MAX_OPEN_BYTES: u64 = 4 << 20;
 pub enum Freshness {
     /// Queries update the index first.
     Automatic,
-    /// Only [`TextIndex::build`] updates the index; queries fail if the index is missing or stale.
+    /// Only [`TextIndex::build`] updates the index; queries fail if the index is missing, damaged
+    /// or stale.
     Manual,
 }
 
@@ -56,7 +57,8 @@ pub struct Built {
     pub analysed: usize,
     /// The files that were skipped, with the reason.
     pub skipped: Vec<(PathBuf, Skipped)>,
-    /// The paths that could not be listed, with the reason.
+    /// Paths that could not be listed, paths that were skipped although no ignore file matches, and
+    /// ignore files that were not read, with the reason.
     pub failures: Vec<(PathBuf, String)>,
     /// The size of the indexed text, in bytes.
     pub text_bytes: u64,
@@ -79,8 +81,8 @@ pub struct TextIndex {
     writing: Mutex<()>,
     queue: SharedQueue,
     watch: Mutex<Option<TreeWatch>>,
-    /// The reason why the tree is not watched. Stored apart from `watch`, so that reading it never
-    /// waits for an update.
+    /// The reason why the tree, or a folder in it, is not watched. Stored apart from `watch`, so
+    /// that reading it never waits for an update.
     unwatched: Mutex<Option<WatchRefusal>>,
     cache: TextCache,
 }
@@ -146,9 +148,9 @@ impl TextIndex {
         watch.is_some()
     }
 
-    /// Returns the reason why the tree is not watched although [`TextIndex::watch`] was called.
-    /// Each query then checks every file. `None` if neither that call nor a query has found a
-    /// reason.
+    /// Returns the reason why the tree, or a folder in it, is not watched although
+    /// [`TextIndex::watch`] was called. Each query then checks every file. `None` if neither that
+    /// call nor a query has found a reason.
     pub fn unwatched(&self) -> Option<WatchRefusal> {
         *self.unwatched.lock()
     }
@@ -181,7 +183,8 @@ impl TextIndex {
     ///
     /// # Errors
     ///
-    /// If the project's folder has been removed, or the operation is cancelled.
+    /// If the root cannot be opened, for example because it has been removed, or if the operation
+    /// is cancelled.
     pub fn status(&self, control: &IndexControl<'_>) -> Result<TreeStatus, TextError> {
         self.refresh_root()?;
         let snapshot = match self.load() {
@@ -201,12 +204,14 @@ impl TextIndex {
         })
     }
 
-    /// Builds or updates the index; with `force`, rebuilds it from scratch. If `languages` is not
-    /// empty, the index covers only these languages until the next build.
+    /// Builds or updates the index. Rebuilds it from scratch with `force`, or if the last build had
+    /// other `languages`. If `languages` is not empty, the index covers only these languages until
+    /// the next build.
     ///
     /// # Errors
     ///
-    /// If the index cannot be written, or the operation is cancelled.
+    /// If the root cannot be opened, if the index cannot be written or read back, or if the
+    /// operation is cancelled.
     pub fn build(
         &self,
         force: bool,
@@ -325,8 +330,9 @@ impl TextIndex {
         Some(snapshot)
     }
 
-    /// Reopens the root if another folder has replaced it, and restarts the watch, because the old
-    /// watch does not cover the new folder.
+    /// Reopens the root if another folder has replaced it, or if code in this process closed its
+    /// descriptor. Then also restarts the watch, because the old watch does not cover the new
+    /// folder or may have been closed, too.
     fn refresh_root(&self) -> Result<(), TextError> {
         let root = self.tree.refresh()?;
         if root != Root::Same {
@@ -338,12 +344,13 @@ impl TextIndex {
         Ok(())
     }
 
-    /// Drops the open snapshot because it is damaged, or because a file changed during a query.
+    /// Drops the open snapshot, because it is damaged or unreadable, or because a file changed
+    /// during a query.
     pub(crate) fn invalidate(&self, damaged: bool) {
         *self.current.lock() = None;
         if damaged && self.freshness == Freshness::Automatic {
-            // The next query rebuilds the index. If the file cannot be removed, that query reports
-            // the error.
+            // Without the manifest, the next query rebuilds the index. If the file cannot be
+            // removed, that query reports the error.
             let _ = std::fs::remove_file(self.manifest_path());
         }
         if let Some(watch) = self.watch.lock().as_mut() {
@@ -363,7 +370,8 @@ impl TextIndex {
         self.folder.join("manifest")
     }
 
-    /// Opens the index on disk. Retries if another process replaces its segments meanwhile.
+    /// Opens the index on disk. `None` if there is none. Retries if another process replaces its
+    /// segments meanwhile.
     fn load(&self) -> Result<Option<Arc<TextSnapshot>>, PageError> {
         let mut last = PageError::Damaged;
         for _ in 0..5 {
@@ -424,7 +432,8 @@ impl TextIndex {
         Ok((snapshot, analysed))
     }
 
-    /// Returns the watch's generation and the changes that it has recorded.
+    /// Returns the watch's generation, or `None` without a watch, and the changes that the watch
+    /// has recorded.
     fn generation(&self) -> (Option<u64>, Changed) {
         match self.watch.lock().as_mut() {
             Some(watch) => {

@@ -95,7 +95,8 @@ impl DefinitionKind {
         ALL.iter().copied()
     }
 
-    /// Returns the kind with this name or alias, ignoring case.
+    /// Returns the kind with this name or alias, ignoring case and surrounding whitespace. `_`
+    /// counts as `-`.
     pub fn named(name: &str) -> Option<DefinitionKind> {
         let name = name.trim().to_lowercase().replace('_', "-");
         DefinitionKind::all().find(|kind| {

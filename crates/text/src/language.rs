@@ -232,7 +232,8 @@ impl Language {
     }
 
     /// Returns the language of the file at `path` with content `text`, by file name, then by the
-    /// `#!` line. A `.h` file is C++ if its text looks like C++, and otherwise C.
+    /// `#!` line; [`Language::TEXT`] if neither shows a language. A `.h` file is C++ if its text
+    /// looks like C++, and otherwise C.
     pub fn of(path: &Path, text: &[u8]) -> Language {
         let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
         let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
@@ -256,7 +257,8 @@ impl Language {
     }
 }
 
-/// Returns the program on a `#!` line, without its folder.
+/// Returns the program on a `#!` line, without its folder. If this is `env`, returns the program
+/// that `env` starts.
 fn interpreter(text: &[u8]) -> Option<&str> {
     let line = text.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
     let line = std::str::from_utf8(line.get(..200).unwrap_or(line)).ok()?;

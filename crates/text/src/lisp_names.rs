@@ -1,4 +1,5 @@
-//! Queries for names in the tree's Lisp text that need only the index, not the files.
+//! Answers queries for names in the project's Lisp text from the index alone, without reading the
+//! files.
 
 use crate::control::IndexControl;
 use crate::error::TextError;
@@ -62,7 +63,7 @@ impl TextIndex {
         Ok(LispNames(self.snapshot(control)?))
     }
 
-    /// Discards a damaged index; the next query rebuilds it.
+    /// Discards a damaged index. The next query rebuilds it, if queries may update the index.
     pub fn discard(&self) {
         self.invalidate(true);
     }

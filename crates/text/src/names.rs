@@ -75,7 +75,8 @@ pub struct TokenClass {
     /// Whether the value of a feature expression that includes or excludes the token depends on the
     /// image, so that the text alone does not show whether the token is read.
     pub guarded: bool,
-    /// Whether a form `(def… name)` defines the name.
+    /// Whether a form such as `(def… name)`, `(def… (setf name))` or `(def… (name …))` defines the
+    /// name.
     pub defines: bool,
 }
 

@@ -39,8 +39,8 @@ pub struct TextSearch {
     pub offset: u64,
     /// The maximum number of occurrences to return.
     pub limit: u64,
-    /// If there are more occurrences than this, only their number and the files with the most
-    /// occurrences are returned.
+    /// If there are more occurrences than this, the result contains their number and the files with
+    /// the most occurrences instead of a page of occurrences.
     pub bound: u64,
 }
 
@@ -59,8 +59,7 @@ pub struct SearchAnswer {
     /// The files with the most occurrences, each with its count, if there are more occurrences than
     /// the bound. At most ten.
     pub densest: Vec<(PathBuf, u64)>,
-    /// `false` if files changed repeatedly during the search, so that the result may be
-    /// inconsistent.
+    /// `false` if files changed repeatedly during the search. The result may then be incomplete.
     pub fresh: bool,
 }
 
@@ -95,7 +94,7 @@ pub struct DefinitionMatch {
     pub start: LineColumn,
     /// Line and column after the last character of the definition.
     pub end: LineColumn,
-    /// The line that contains the name.
+    /// The line that contains the name, shortened if it is very long.
     pub preview: String,
     /// Whether it is only a declaration.
     pub declaration: bool,
@@ -157,7 +156,7 @@ struct Searcher<'a> {
     cache: &'a TextCache,
     search: &'a TextSearch,
     control: &'a IndexControl<'a>,
-    /// Whether to skip a file that does not match the index, instead of failing.
+    /// Whether to skip a file that does not match the index, instead of starting the search again.
     lenient: bool,
     fresh: bool,
 }

@@ -127,8 +127,9 @@ pub(crate) struct FileText {
 pub(crate) struct TreeWalk {
     /// Regular files, sorted.
     pub(crate) files: Vec<PathBuf>,
-    /// Folders (the root as an empty path) and ignore files, with their signatures. While these
-    /// signatures are unchanged, a walk would find the same files.
+    /// Folders (the root as an empty path), ignore files and other files that affect which files
+    /// belong to the project, with their signatures. While these signatures are unchanged, and no
+    /// ignore file is added outside the tree, a walk would find the same files.
     pub(crate) watched: Vec<(PathBuf, u64)>,
     /// Paths that could not be listed, paths that were skipped although no ignore file matches, and
     /// ignore files that were not read, with the reason.
@@ -143,8 +144,8 @@ impl Tree {
         Ok(Tree { path, root })
     }
 
-    /// Checks whether the root is still the same folder and reopens it if not. A checkout may
-    /// remove and recreate it.
+    /// Checks whether the root is still the same folder and its descriptor is still open. If not,
+    /// reopens the root. A checkout may remove and recreate the folder.
     pub(crate) fn refresh(&self) -> Result<Root, TextError> {
         let failed = |source| TextError::Root { path: self.path.clone(), source };
         let before = self.folder();
@@ -319,9 +320,9 @@ impl Tree {
         Some(known && admitted)
     }
 
-    /// Returns the ignore files above the root, the user's global ignore file, and the exclude
-    /// files of the repositories in `watched`. Each comes with its signature in `watched`, or
-    /// `None` if it did not exist.
+    /// Returns the ignore and exclude files above the root, the user's global ignore file, and the
+    /// exclude files of the repositories in `watched`. Each comes with its signature in `watched`,
+    /// or `None` if it did not exist.
     pub(crate) fn outside(&self, watched: &[(PathBuf, u64)]) -> HashMap<PathBuf, Option<u64>> {
         let known: HashMap<&Path, u64> = watched.iter().map(|(path, each)| (path.as_path(), *each)).collect();
         let folders = watched.iter().filter(|(path, _)| !path.is_absolute());

@@ -215,7 +215,8 @@ impl<'a> Update<'a> {
         Ok(analysed)
     }
 
-    /// Reads one file. `None` if it no longer exists or the operation is cancelled.
+    /// Reads one file, and analyses it if it must be indexed and its text has changed. `None` if
+    /// the file no longer exists or the operation is cancelled.
     fn read(&self, path: PathBuf, known: Option<FileEntry>, languages: &[Language]) -> Option<Fresh> {
         if (self.control.cancelled)() {
             return None;
@@ -319,7 +320,8 @@ impl<'a> Update<'a> {
     }
 }
 
-/// Returns the smallest segments, by index, among those with names that `is_eligible` accepts.
+/// Returns the indexes of the smallest segments, at most [`MAX_SEGMENTS`], among those with numbers
+/// that `is_eligible` accepts.
 fn smallest(manifest: &IndexManifest, is_eligible: impl Fn(u64) -> bool) -> impl Iterator<Item = usize> {
     let all = manifest.segments.iter().enumerate().filter(|(_, (name, _))| is_eligible(*name));
     let mut by_size: Vec<(u64, usize)> = all.map(|(at, (_, bytes))| (*bytes, at)).collect();

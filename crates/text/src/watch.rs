@@ -22,14 +22,15 @@ pub(crate) struct TreeWatch {
     root: PathBuf,
     /// A counter that increases with every batch of changes.
     seen: u64,
-    /// The value of `seen` that the index covers, if it is up to date.
+    /// The value of `seen` up to which the index covers all changes. `None` if the index may also
+    /// be out of date for another reason than the recorded changes.
     covered: Option<u64>,
     /// The changes that the index does not cover.
     changed: Changed,
     /// Recently added or removed entries. Their events may have been premature.
     fresh: Vec<(PathBuf, Instant)>,
     /// Files and folders with changes that the kernel does not report, each with its signature in
-    /// the index.
+    /// the index (`None` if it did not exist).
     unwatched: HashMap<PathBuf, Option<u64>>,
     /// Whether there are other repositories in the tree. System definitions decide whether these
     /// belong to the project.
@@ -70,7 +71,8 @@ impl TreeWatch {
         })
     }
 
-    /// Reads all pending events and records what changed.
+    /// Reads all pending events, checks the files and folders with unreported changes, and records
+    /// what changed.
     fn refresh(&mut self, tree: &Tree) {
         match self.watch.changes() {
             Changes::Nothing => {}
@@ -141,8 +143,8 @@ impl TreeWatch {
         few.then(|| (self.seen, files.into_iter().collect()))
     }
 
-    /// Returns whether the kernel reports all changes of the file at `path`. Must be called before
-    /// the file is read.
+    /// Watches the file at `path`. Returns whether the kernel reports all of its changes. Must be
+    /// called before the file is read.
     pub(crate) fn reports(&mut self, path: &Path) -> bool {
         self.watch.file(&self.root.join(path))
     }

@@ -83,8 +83,8 @@ fn is_common_lisp(language: Language) -> bool {
     language.dialect() == Some(Dialect::CommonLisp)
 }
 
-/// Finds a name in `text`, and its prefix at each place. `needle`, in lower case, ends with the
-/// name, which has `length` bytes. It may begin with the colon before the name.
+/// Finds a name in `text`, and its prefix at each place. `needle`, in lower case, consists of the
+/// name, which has `length` bytes, possibly after the colon of a package prefix.
 fn words_of(text: &[u8], needle: &[u8], length: usize) -> impl Iterator<Item = (Range, Option<String>)> {
     let lower = text.to_ascii_lowercase();
     let ends: Vec<usize> = memchr::memmem::find_iter(&lower, needle).map(|at| at + needle.len()).collect();

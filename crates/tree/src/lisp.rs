@@ -24,8 +24,8 @@ pub fn is_backup(path: &Path) -> bool {
             .is_some_and(|ending| BACKUP.iter().any(|other| ending.eq_ignore_ascii_case(other)))
 }
 
-/// Returns whether a file may contain Common Lisp, by its name. If so, [`is_lisp`] decides by the
-/// first bytes of the text.
+/// Returns whether a file may contain Common Lisp, by its name. If so, [`is_lisp`] checks its
+/// extension and the first bytes of its text.
 pub fn may_be_lisp(path: &Path) -> bool {
     !is_backup(path)
         && path

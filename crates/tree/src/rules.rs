@@ -13,8 +13,8 @@ use std::sync::Arc;
 /// The names of ignore files.
 pub const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 
-/// The entries of a folder above a project that affect which of its files are ignored: the ignore
-/// files, and `.git`, which makes the folder a repository.
+/// The entries of a folder above a project that affect which files of the project are ignored: the
+/// ignore files, and `.git`, which makes the folder a repository.
 pub const DECIDING_ABOVE: [&str; 3] = [IGNORE_FILES[0], IGNORE_FILES[1], ".git"];
 /// The maximum size of an ignore file, in bytes.
 const LARGEST_IGNORE_FILE: u64 = 1 << 20;
@@ -35,8 +35,9 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Reads the rules of `folder`, below `above`. `has` returns whether the folder contains an
-    /// entry of a given name.
+    /// Reads the rules of `folder`. `above` holds the rules of the parent folder. Returns `above`
+    /// if `folder` adds no rules. `has` returns whether the folder contains an entry of a given
+    /// name.
     pub(crate) fn new(
         above: Option<Arc<Rules>>,
         folder: &Path,

@@ -40,7 +40,8 @@ pub enum LeftOut {
 pub enum Found<'a> {
     /// A folder of the project; the root comes first. Its entries are read after the visit.
     Folder(&'a Path),
-    /// A folder with dependencies installed by a tool. Its contents follow.
+    /// A folder with dependencies installed by a tool, or a folder inside such a folder. Its
+    /// contents follow.
     Vendored(&'a Path),
     /// An ignore file for a folder visited before. It is read after the visit. The exclude file of
     /// a repository need not exist.
@@ -52,7 +53,8 @@ pub enum Found<'a> {
     },
     /// Anything else: a regular file, a link, or a special file.
     File(&'a Path, FileType),
-    /// A path that does not belong to the project.
+    /// A path that does not belong to the project although no rule ignores it, or an ignore file
+    /// that is not applied.
     LeftOut(&'a Path, &'a LeftOut),
     /// A folder or file that affects which repositories belong to the project, by its entries or
     /// its text. It may itself not belong to the project.
@@ -72,15 +74,15 @@ pub enum WalkState {
     Quit,
 }
 
-/// Walks the project at `root`, a canonical path, without following links. Hidden and ignored files
-/// are skipped.
-/// A linked worktree does not belong to the project that contains it. Any other nested repository
-/// belongs to the project only if a system of the project depends on a system for which the
+/// Walks the project at `root`, a canonical path, without following links. Skips ignored files, and
+/// hidden files unless a rule includes them explicitly. A linked worktree does not belong to the
+/// project that contains it. Any other nested repository belongs to the project only if a system of
+/// the project depends on a system that the project does not define itself and for which the
 /// repository has an `.asd` file. The systems of a repository that belongs to the project count as
 /// systems of the project. If the dependencies of a system cannot be determined without evaluation,
-/// the system may depend on any system that the project does not define. A `root` that is not a
-/// repository and defines no systems is a folder of projects, and all repositories in it belong to
-/// it.
+/// that system counts as depending on every system that the project does not define. A `root` that
+/// is not a repository and defines no systems is a folder of projects, and all repositories in it
+/// belong to it.
 pub fn walk(root: &Path, visit: &mut dyn FnMut(Found<'_>) -> WalkState) {
     let mut refused = Vec::new();
     let mut note = |path: &Path, why| refused.push((path.to_owned(), LeftOut::IgnoreFile(why)));
@@ -178,7 +180,7 @@ struct Repository {
     rules: Option<Arc<Rules>>,
     /// The folders of the repository.
     folders: Vec<PathBuf>,
-    /// The names of the systems for which it has `.asd` files, taken from the file names.
+    /// The names of its systems, taken from the names of its `.asd` files.
     systems: HashSet<String>,
 }
 
@@ -282,8 +284,8 @@ impl Walk<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Collects the systems of the repository at `path`, except those in nested repositories and in
-    /// folders where tools install dependencies.
+    /// Collects the folders and the systems of the repository at `path`, except those in nested
+    /// repositories and in folders where tools install dependencies.
     fn repository(&mut self, path: PathBuf, rules: Option<Arc<Rules>>) -> ControlFlow<(), Repository> {
         let mut found = Repository {
             path: path.clone(),
@@ -352,7 +354,7 @@ fn has(entries: &[(OsString, FileType)], name: &str) -> bool {
     entries.iter().any(|(other, _)| other == name)
 }
 
-/// The systems that the project defines and those it depends on.
+/// The systems that the project defines, and the systems that it depends on.
 #[derive(Default)]
 struct Dependencies {
     defined: HashSet<String>,

@@ -199,8 +199,8 @@ fn nested_repository_belongs_if_project_depends_on_it() {
     for path in ["other/other.asd", "other/lib/lib.asd", "copy/p.asd", "wt/lib.asd"] {
         assert!(why(path).is_some(), "{path}");
     }
-    // The root is always the project, even if it is a linked worktree or a repository in another
-    // one.
+    // The root is always the project, even if it is a linked worktree or a repository inside
+    // another repository.
     assert_eq!(walk_result(&root.join("wt")).0, ["lib.asd"]);
     assert_eq!(walk_result(&root.join("far")).0, ["src/far.asd"]);
 }

@@ -121,7 +121,8 @@ pub enum Watched {
     New,
     /// It was already watched.
     Already,
-    /// It is not watched: it is not a folder, or the kernel does not report all of its changes.
+    /// The path is not watched, because it is not a folder, the kernel does not report all of its
+    /// changes, or the kernel refused the watch.
     No,
 }
 
@@ -218,7 +219,8 @@ impl Watch {
         self.numbers.get(path).is_some_and(|known| known.what == WatchTarget::Entries)
     }
 
-    /// Returns whether the file at `path` is watched, as of the last call of [`Watch::file`].
+    /// Returns whether the file at `path` is watched since the last call of [`Watch::file`], even
+    /// if that call returned `false` because not all changes are reported.
     pub fn is_file_watched(&self, path: &Path) -> bool {
         self.numbers.get(path).is_some_and(|known| known.what == WatchTarget::File)
     }

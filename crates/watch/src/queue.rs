@@ -141,8 +141,8 @@ impl EventQueue {
         let _ = inotify::remove_watch(&self.events, number);
     }
 
-    /// Passes all events to `take` until it returns `false`. Returns `false` if events may have
-    /// been lost.
+    /// Passes all events to `take` until it returns `false`. Returns `false` if `take` did, if
+    /// something was mounted, or if events may have been lost.
     pub(crate) fn read(&self, mut take: impl FnMut(KernelEvent) -> bool) -> bool {
         if !self.is_ours() {
             return false;
@@ -183,7 +183,7 @@ impl EventQueue {
     }
 
     /// Waits for an event or a mount, without limit if there is no timeout. Returns whether there
-    /// may be one.
+    /// may be an event or a mount.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
         self.poll(timeout) != Some((false, false))
     }

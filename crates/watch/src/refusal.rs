@@ -7,8 +7,8 @@ use rustix::io::Errno;
 
 use crate::queue::limit;
 
-/// The reason why an existing path is not watched. Displayed as a clause that names the relevant
-/// system setting.
+/// The reason why an existing path is not watched. Displayed as a clause, with the relevant system
+/// setting if there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WatchRefusal {

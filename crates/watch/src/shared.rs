@@ -25,7 +25,7 @@ pub struct SharedQueue(Arc<Mutex<QueueState>>);
 
 #[derive(Debug, Default)]
 struct QueueState {
-    /// `None` before the first watch, and after events were lost.
+    /// `None` while there is no watch, and after events were lost.
     queue: Option<Arc<EventQueue>>,
     /// The unread events of each watch, by its number; `None` if some were lost.
     unread: HashMap<u64, Option<Vec<KernelEvent>>>,
@@ -147,7 +147,8 @@ impl QueueState {
         }
     }
 
-    /// Delivers all pending events to their watches.
+    /// Delivers all pending events to their watches. If events may have been lost, marks this for
+    /// all watches and drops the queue.
     fn read(&mut self) {
         let Some(queue) = self.queue.clone() else { return };
         let complete = queue.read(|event| {

@@ -95,7 +95,8 @@ pub fn bake(bytes: &[u8], places: &[u8]) -> Result<Vec<u8>, Malformed> {
     Ok(writer.finish())
 }
 
-/// Returns a symbol's canonical name: its home package and name.
+/// Returns a symbol's canonical name: its home package and name, or `#:` and its name if it is
+/// uninterned.
 pub fn qualified(package: Option<&[u8]>, name: &[u8]) -> Vec<u8> {
     match package {
         Some(package) => [package, b"::", name].concat(),

@@ -172,7 +172,7 @@ impl<'a> Export<'a> {
         self.table(7)
     }
 
-    /// Returns the functions in the exported code objects with records, and the methods defined
+    /// Returns the functions with records in the exported code objects, and the methods defined
     /// since the base.
     pub fn functions(&self) -> ExportTable<'a, FunctionColumn> {
         self.table(8)

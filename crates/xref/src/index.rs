@@ -101,7 +101,7 @@ pub struct Use<'a> {
     pub symbol: Option<FiledUnder<'a>>,
     /// The kind of function.
     pub kind: FunctionKind,
-    /// The file it was compiled from: a native path, or a logical name such as
+    /// The file that the function was compiled from: a native path, or a logical name such as
     /// `SYS:SRC;CODE;LIST.LISP`.
     pub file: Option<Cow<'a, str>>,
     /// The file's write date when the function was compiled, as a universal time; 0 if unknown.
@@ -212,7 +212,8 @@ impl Index {
     }
 
     /// Returns a new snapshot that includes the export `bytes`. Lisp's `xref-export` must have
-    /// created it with the argument [`Index::since`].
+    /// created it with the argument [`Index::since`]. The new snapshot does not contain the symbols
+    /// that [`Index::with_symbols`] added to this one.
     pub fn apply(&self, bytes: &[u8]) -> Result<Self, ApplyError> {
         let export = Export::read(bytes)?;
         let mut generations = self.generations.to_vec();
@@ -338,8 +339,8 @@ impl Index {
     }
 
     /// Returns the uses in code compiled from `file`, a native path. Each comes with the principal
-    /// symbol of the used name (home package and name), the name's role, and the kind of use.
-    /// Replaced functions are excluded.
+    /// symbol of the used name (home package and name; the package is empty if the symbol is
+    /// uninterned), the name's role, and the kind of use. Replaced functions are excluded.
     pub fn uses_in(&self, file: &str) -> Vec<(SymbolName, NameRole, Kind, UseNumber)> {
         let mut found = Vec::new();
         for (number, generation) in self.generations.iter().enumerate() {

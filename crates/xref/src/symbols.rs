@@ -145,9 +145,10 @@ impl Index {
         symbol.table == SymbolTable::Text
     }
 
-    /// Returns the symbols that `package` exports, with `true`, and its other symbols that occur in
-    /// records, with `false`. These are symbols of functions that use names, and of used names. The
-    /// remaining symbols, such as names of local variables, were only interned by the reader.
+    /// Returns the symbols that `package` exports, with `true`, and the other symbols of this home
+    /// package that occur in records, with `false`. Such symbols are the principal symbols of
+    /// functions that use names, and of used names. The remaining symbols, such as names of local
+    /// variables, were only interned by the reader.
     pub fn names_in(&self, package: Package) -> Vec<(Symbol, bool)> {
         let (table, segment, number) = self.table_of(package.0);
         let symbol_of = |function| segment.function(function, FunctionColumn::Symbol);

@@ -31,13 +31,14 @@ impl Item {
         Self { mode: 0o755, ..Self::text(path, octets) }
     }
 
-    /// Reads the file at `from`.
+    /// Returns a file at `path` in the archive, with the contents of the file `from` and without
+    /// execute permission.
     pub(super) fn of(path: impl Into<String>, from: impl AsRef<Path>) -> Result<Self, String> {
         let from = from.as_ref();
         Ok(Self::text(path, fs::read(from).map_err(|error| format!("{}: {error}", from.display()))?))
     }
 
-    /// Moves the file below `folder`.
+    /// Prepends `folder` to the file's path.
     pub(super) fn below(self, folder: &str) -> Self {
         Self { path: format!("{folder}/{}", self.path), ..self }
     }

@@ -105,7 +105,7 @@ fn compared(programs: [&Path; 2]) -> Result<String, String> {
         [(read(programs[0])?, core_of(programs[0])?), (read(programs[1])?, core_of(programs[1])?)];
     if core != other_core || one.len() != other.len() {
         return Err(format!(
-            "the two programs have {} and {} octets, and their cores are at {core:?} and {other_core:?}",
+            "the two programs have {} and {} bytes, and their cores are at {core:?} and {other_core:?}",
             one.len(),
             other.len()
         ));
@@ -115,11 +115,11 @@ fn compared(programs: [&Path; 2]) -> Result<String, String> {
     };
     let outside = differ(&|at| !core.contains(&at));
     if let Some(first) = outside.first() {
-        return Err(format!("{} octets outside of the core differ, the first at {first}", outside.len()));
+        return Err(format!("{} bytes outside SBCL's core differ, the first at {first}", outside.len()));
     }
     let inside = differ(&|at| core.contains(&at)).len();
     Ok(format!(
-        "{} octets, of which {inside} differ, all of them among the {} of SBCL's core",
+        "{} bytes, of which {inside} differ, all of them among the {} bytes of SBCL's core",
         one.len(),
         core.len()
     ))

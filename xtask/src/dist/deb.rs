@@ -6,7 +6,7 @@ use super::archive::{self, Item};
 use super::formats::{MAINTAINER, SUMMARY, xz};
 use super::{Made, Release};
 
-/// The packages of the libraries that the program may require.
+/// The libraries that the program may require, each with its Debian package.
 const LIBRARIES: [(&str, &str); 6] = [
     ("libc.so.6", "libc6"),
     ("libm.so.6", "libc6"),

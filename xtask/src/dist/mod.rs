@@ -156,7 +156,7 @@ fn agreed(version: &str, changelog: &str, tag: Option<&str>) -> Made {
         (_, Some((heading, _))) if heading.trim() == "Unreleased" => match sections.next() {
             Some((heading, _)) if named(heading) => Ok(()),
             Some((heading, _)) if tag.is_some() => {
-                Err(format!("CHANGELOG.md ends with {heading}, not with {version}"))
+                Err(format!("the newest release in CHANGELOG.md is {heading}, not {version}"))
             }
             _ => Ok(()),
         },
@@ -167,7 +167,7 @@ fn agreed(version: &str, changelog: &str, tag: Option<&str>) -> Made {
     }
 }
 
-/// Returns the time of the commit.
+/// Returns the time of the commit, in seconds since 1970.
 fn epoch() -> Result<u64, String> {
     let said = output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root()))?;
     String::from_utf8_lossy(&said)

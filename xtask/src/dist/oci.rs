@@ -15,7 +15,8 @@ pub(super) fn make(release: &Release, program: &[u8]) -> Made {
     let mut items = vec![Item::program("usr/bin/steelbank", program)];
     items.extend(libraries(release)?);
     items.extend(release.notices()?.into_iter().map(|item| item.below("usr/share/doc/steelbank")));
-    // Include the licences of glibc and of GCC's library at Debian's paths.
+    // Include the licences of glibc and of GCC's library at Debian's paths, if this machine has
+    // them there.
     for name in ["libc6", "libgcc-s1"] {
         let path = format!("usr/share/doc/{name}/copyright");
         items.extend(Item::of(path.clone(), format!("/{path}")));

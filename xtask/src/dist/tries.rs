@@ -1,6 +1,6 @@
-//! Tests the packages with the commands in docs/install.md. Each package must answer a query about
-//! examples/shop without any other file of this project. In a Debian system, and in a root folder
-//! with only the program's libraries, README's session must print what README shows.
+//! Tests the packages with the commands in docs/install.md. The program in each package must answer
+//! a query about examples/shop without any other file of this project. In a Debian system, and in a
+//! root folder with only the program's libraries, README's session must print what README shows.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{Made, Release, output, pages, quietly};
 use crate::root;
 
-/// The query, the second in README, and a place in its answer.
+/// The query, which is the second in README, and a text that its answer must contain.
 const QUESTION: [&str; 4] = ["--system", "shop", "who-calls", "shop:total"];
 const ANSWER: &str = "cart.lisp:24:22: shop:receipt";
 
@@ -53,7 +53,8 @@ impl Place {
         Ok(place)
     }
 
-    /// Returns a command of docs/install.md, to run in the folder of the packages.
+    /// Returns a command that runs `line`, a command of docs/install.md, in the folder of the
+    /// packages. Arguments added to it are passed to `line`.
     fn line(&self, line: &str) -> Command {
         let mut command = self.command("sh");
         command.current_dir(self.folder("packages")).args(["-c", &format!("{line} \"$@\""), line]);
@@ -76,7 +77,7 @@ impl Place {
 fn one(release: &Release, end: &str) -> Result<PathBuf, String> {
     let found = super::archive::files_in(&release.folder)?;
     let found = found.into_iter().find(|path| path.to_string_lossy().ends_with(end));
-    found.ok_or_else(|| format!("there is no package {end}"))
+    found.ok_or_else(|| format!("no package has a name that ends with {end}"))
 }
 
 /// Returns the `N` commands that docs/install.md lists in the row `with`, with this version
@@ -89,7 +90,7 @@ fn lines<const N: usize>(release: &Release, with: &str) -> Result<[String; N], S
     let told: Vec<String> =
         pages::spans(&[row]).map(|line| line.replace("VERSION", &release.version)).collect();
     told.try_into()
-        .map_err(|told| format!("{} has another number of commands for {with}: {told:?}", page.display()))
+        .map_err(|told| format!("{} must list {N} commands for {with}, but lists {told:?}", page.display()))
 }
 
 /// Returns whether this machine has `tool`. Prints a note about the skipped test otherwise.
@@ -166,8 +167,8 @@ fn wheel(release: &Release, place: &Place) -> Made {
     Ok(())
 }
 
-/// Installs the package with dpkg into a root that contains only the libraries the program was
-/// built for.
+/// Installs the package with dpkg into a root folder that contains only the libraries that the
+/// program was built for, or this machine's if those are not known.
 fn deb(release: &Release, place: &Place) -> Made {
     let root = place.folder("debian");
     let database = root.join("var/lib/dpkg");
@@ -186,9 +187,9 @@ fn deb(release: &Release, place: &Place) -> Made {
         output(mode.arg("755").arg(root.join(&library.path)))?;
     }
     let mut dpkg = within(&[]);
-    // dpkg requires programs in root's PATH.
+    // dpkg requires programs in folders that only the user root has in PATH.
     dpkg.env("PATH", format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default()));
-    // Ignore dependencies: the root has the libraries, but not as installed packages.
+    // Ignore dependencies: the root folder has the libraries, but not as installed packages.
     dpkg.args(["dpkg", "--force-depends", "--root"]).arg(&root).arg("-i").arg(one(release, ".deb")?);
     quietly("dpkg -i", &mut dpkg)?;
     for file in ["share/man/man1/steelbank.1.gz", "share/bash-completion/completions/steelbank"] {
@@ -335,8 +336,8 @@ fn bundle(release: &Release, place: &Place) -> Made {
     };
     let mut serve = place.command(filled(&told["command"]));
     serve.args(told["args"].as_array().into_iter().flatten().map(filled));
-    // Call a tool that loads the system itself and waits for that load, because the server's loads
-    // run during the first calls.
+    // Call a tool that loads the system itself and waits for that load, because the loads at the
+    // server's start may still run during the first calls.
     println!("== the bundle's server: tools/call run-tests shop/tests");
     serve.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut server = serve.spawn().map_err(|error| format!("cannot run {serve:?}: {error}"))?;

@@ -12,7 +12,8 @@ pub(crate) struct Tagger {
     pub(crate) query: Query,
     /// The index of the capture for the name.
     pub(crate) name: u32,
-    /// The kind of definition for each capture, by index.
+    /// For each capture, by index, the kind of definition; `None` if the capture does not mark a
+    /// definition.
     pub(crate) kinds: Vec<Option<DefinitionKind>>,
 }
 
@@ -62,7 +63,7 @@ fn kind(capture: &str) -> Option<DefinitionKind> {
     })
 }
 
-/// Includes a query for the definitions that a grammar's tag query does not find.
+/// Includes a query from `queries/`, which extends or replaces a grammar's tag query.
 macro_rules! query {
     ($name:literal) => {
         include_str!(concat!("queries/", $name, ".scm"))

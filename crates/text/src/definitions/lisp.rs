@@ -37,7 +37,7 @@ static DEFINERS: LazyLock<HashMap<(Dialect, &str), DefinitionKind>> = LazyLock::
 });
 
 /// Returns all definitions of `text`, which was read from `bytes`, sorted by the start of their
-/// names. Quoted forms and templates define nothing.
+/// names. Nothing is defined inside quoted forms, templates and literals.
 pub(crate) fn definitions(text: &LispText, bytes: &[u8]) -> Vec<LispTextDefinition> {
     let mut found = Vec::new();
     // For each form, by index, whether it is data.

@@ -20,7 +20,8 @@ const MAX_PARSED_BYTES: usize = 4 << 20;
 const PARSE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Finds the definitions of `text`. `None` if it is too long, its grammar is not built in, or
-/// parsing took too long or was cancelled.
+/// parsing took too long or was cancelled. If the query takes too long or is cancelled, returns the
+/// definitions found so far.
 pub(super) fn definitions(
     text: &[u8],
     language: Language,
@@ -96,8 +97,8 @@ fn definition(
     })
 }
 
-/// Returns the node that the name belongs to. Some queries capture the class instead of the method,
-/// or only a declarator.
+/// Returns the node of the definition with this name. `node` is the captured node: some queries
+/// capture the class instead of the method, or only a declarator.
 fn owner<'tree>(name: Node<'tree>, node: Node<'tree>) -> Node<'tree> {
     match node.kind() {
         "class_declaration" | "protocol_declaration" if node.child_by_field_name("name") != Some(name) => {

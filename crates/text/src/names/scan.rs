@@ -440,8 +440,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Returns the package named by the argument next to the one at `at`: the previous argument for
-    /// SYMBOL-CALL, otherwise the following one.
+    /// Returns the package that the argument next to argument number `at` names: the previous
+    /// argument for SYMBOL-CALL, otherwise the following argument.
     fn adjacent_package(&mut self, form: FormId, arguments: &[Datum], at: usize) -> Option<Arc<str>> {
         let beside = if self.operator(form).is_symbol_call { at.checked_sub(1)? } else { at + 1 };
         let name = self.designated(*arguments.get(beside)?)?;

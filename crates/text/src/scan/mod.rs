@@ -134,8 +134,8 @@ impl Scanner<'_> {
     }
 
     /// Skips a character literal such as `'{'`, or the start of a literal with an escape such as
-    /// `'\n'`. Otherwise skips only the apostrophe: it begins a lifetime, or a literal with a word
-    /// character.
+    /// `'\n'`. Otherwise skips only the apostrophe, which begins a lifetime, or a literal with a
+    /// word character.
     fn rust_apostrophe(&mut self) {
         let rest = &self.text[self.at + 1..];
         self.at += 1;

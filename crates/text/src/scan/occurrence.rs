@@ -57,14 +57,14 @@ pub(crate) const LONGEST_IDENTIFIER: usize = 200;
 /// An occurrence of an identifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ScannedName<'a> {
-    /// The identifier as used in index keys: after reading (upcased) for Common Lisp, as written
-    /// for other languages.
+    /// The identifier as used in index keys: after reading (upcased) for Common Lisp, with escapes
+    /// resolved for other Lisps, and as written for other languages.
     pub(crate) key: &'a [u8],
     pub(crate) offset: u32,
     pub(crate) role: TextRole,
 }
 
-/// Returns the character at the start of `bytes`, or `None` if they do not decode.
+/// Returns the character at the start of `bytes`. `None` if they are empty or do not decode.
 pub(crate) fn first_character(bytes: &[u8]) -> Option<char> {
     let head = &bytes[..bytes.len().min(4)];
     head.utf8_chunks().next()?.valid().chars().next()

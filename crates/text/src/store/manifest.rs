@@ -76,14 +76,14 @@ pub(crate) struct IndexManifest {
     pub(crate) generation: u64,
     /// The languages that the index is restricted to; empty for all.
     pub(crate) languages: Vec<Language>,
-    /// For each segment, the number in its file name, and the size of the text that it covers, in
-    /// bytes.
+    /// For each segment, the number in its file name ([`crate::update::PRIVATE_SEGMENT`] if it has
+    /// none), and the size of the text that it covers, in bytes.
     pub(crate) segments: Vec<(u64, u64)>,
     /// The files, sorted by path.
     pub(crate) files: Vec<FileEntry>,
     /// See [`crate::tree::TreeWalk::watched`].
     pub(crate) watched: Vec<(PathBuf, u64)>,
-    /// The paths that could not be listed, with the reason.
+    /// See [`crate::tree::TreeWalk::failures`].
     pub(crate) failures: Vec<(PathBuf, String)>,
 }
 

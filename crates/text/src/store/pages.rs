@@ -15,7 +15,8 @@ const PAGE: u64 = 16 << 10;
 /// The maximum number of pages of a file that are cached in memory.
 const CACHED_PAGES: usize = 16;
 const MAGIC: [u8; 8] = *b"steeltxt";
-/// The size of the end of the file: the length of the table, its checksum and the magic number.
+/// The size of the trailer. It consists of the length and the checksum of the part in front of it
+/// (the body's length, the page checksums and the table), and the magic number.
 const TRAILER: u64 = 24;
 
 /// An open index file.
@@ -59,7 +60,7 @@ pub(crate) fn write(path: &Path, body: &[&[u8]], table: &[u8]) -> io::Result<()>
     let temporary = path.with_extension(format!("{}.tmp", steelbank_cache::unique_name()));
     let result = write_to(&temporary, body, table).and_then(|()| steelbank_cache::rename(&temporary, path));
     if result.is_err() {
-        // Ignore the error: it only leaves a temporary file behind.
+        // Ignore the error: a failed removal only leaves a temporary file behind.
         let _ = std::fs::remove_file(&temporary);
     }
     result

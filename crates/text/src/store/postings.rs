@@ -74,7 +74,7 @@ fn decode(decoder: &mut Decoder<'_>) -> Option<Vec<Hit>> {
     Some(hits)
 }
 
-/// Replaces the occurrences in an identifier's list by their numbers per file.
+/// Replaces the occurrences in an identifier's list by their number in each file.
 pub(crate) fn lighten(postings: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut last = 0;

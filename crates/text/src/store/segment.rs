@@ -99,8 +99,9 @@ impl SegmentBuilder {
         &mut self.entries[index]
     }
 
-    /// Adds an identifier's occurrences in `file`, encoded by [`postings::encode`], and its
-    /// definitions, encoded by [`postings::encode_definitions`].
+    /// Adds an identifier's `count` occurrences in `file`, encoded by [`postings::encode`], and its
+    /// definitions, encoded by [`postings::encode_definitions`]. With `heavy`, stores only the
+    /// number of occurrences.
     pub(crate) fn add(
         &mut self,
         key: &[u8],

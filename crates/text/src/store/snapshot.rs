@@ -21,7 +21,7 @@ pub(crate) const REMOVED: u32 = u32::MAX;
 pub(crate) struct TextSnapshot {
     manifest: IndexManifest,
     segments: Vec<Arc<TextSegment>>,
-    /// For each segment, the manifest index of each of its files.
+    /// For each segment, the manifest index of each of its files, or [`REMOVED`].
     files: Vec<Vec<u32>>,
     present: HashSet<Language>,
     /// Identifies the load of the index on disk from which this snapshot was derived.
@@ -62,8 +62,8 @@ impl TextSnapshot {
     }
 
     /// Returns the snapshot for `manifest`, which differs from this snapshot's manifest in the
-    /// files `updated`. Its segments are those of this snapshot, followed by `segment`. `used` has
-    /// a flag for each of them; segments with the flag `false` are dropped.
+    /// files `updated`. The new snapshot contains this snapshot's segments, followed by `segment`,
+    /// except those with the flag `false` in `used`.
     pub(crate) fn changed(
         &self,
         manifest: IndexManifest,
@@ -109,7 +109,8 @@ impl TextSnapshot {
         Language::all().filter(|language| self.present.contains(language))
     }
 
-    /// Returns the segments, each with the manifest indexes of its files.
+    /// Returns the segments, each with the manifest indexes of its files ([`REMOVED`] for a file
+    /// that the manifest no longer contains).
     pub(crate) fn segments(&self) -> impl Iterator<Item = (&TextSegment, &[u32])> {
         self.segments.iter().map(|segment| &**segment).zip(self.files.iter().map(Vec::as_slice))
     }
