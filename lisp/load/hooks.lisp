@@ -171,7 +171,7 @@
     (apply function file keys)))
 
 (defun install-load-hooks ()
-  "Install the hooks for progress, safe points and file versions."
+  "Install the tap, and the hooks that the top of this file describes."
   (install-tap)
   (loop for (name function)
           in `((asdf/lisp-action:perform-lisp-compilation noted-compilation)
