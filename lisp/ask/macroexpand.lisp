@@ -109,7 +109,7 @@
 
 (defun count-careful-call (change)
   "Add CHANGE to *CAREFUL-CALLS*."
-  ;; Encapsulate EVAL, CONSTANTP and the walker while the count is positive.
+  ;; Encapsulate EVAL, +CONSTANT-CALL-P+ and +WALKER-TEMPLATE+ while the count is positive.
   (sb-thread:with-mutex (*careful-calls-lock*)
     (cond ((plusp (incf *careful-calls* change))
            (encapsulate +walker-template+ 'steelbank-macroexpand #'careful-walker-template)

@@ -66,7 +66,7 @@
         (object "status" "unbound"))))
 
 (define-question "find-definitions" (name package)
-  "Return the definitions of symbol NAME of PACKAGE, and of its SETF function, that have files."
+  "Return the definitions, in recorded files, of symbol NAME of PACKAGE and of its SETF function."
   (with-named-symbol (symbol status) (name package)
     (object "status" "found" "definitions" (definitions-json symbol))))
 
@@ -171,7 +171,7 @@
 
 (define-question "prepare-save" (path)
   "Arrange for the core to be saved as PATH when the host returns control to the main thread."
-  ;; If there are obstacles, nothing is arranged; return them as sentences.
+  ;; Return the obstacles as sentences. If there are any, do not arrange the save.
   (prepare-save path))
 
 (define-question "set-overlays" (cache overlays)

@@ -124,7 +124,7 @@
                 second)))))
 
 (defun end-if-nothing-prints (condition second)
-  "End Lisp if CONDITION and SECOND, which ended its description, are both stack overflows."
+  "End Lisp if CONDITION and SECOND, signalled while describing it, are both stack overflows."
   ;; Then not even the report of the first overflow can be printed after unwinding, for example
   ;; because SBCL's functions are traced. Lisp cannot answer any more calls; the host restarts it.
   (when (and (typep condition 'stack-exhausted) (typep second 'stack-exhausted))

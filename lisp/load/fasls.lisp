@@ -277,8 +277,9 @@
 
 (defun valid-record (fasl component)
   "Return the record of FASL, the fasl of COMPONENT."
-  ;; First recompile FASL if it is damaged or missing, or if its sidecar is damaged or missing. A
-  ;; system with a compilation method of its own writes no record; in that case, write one here.
+  ;; First recompile FASL if it is damaged or missing, or if its sidecar is damaged or missing. The
+  ;; compilation of a system with its own compilation method writes no record; in that case, write a
+  ;; record here.
   (let ((record (intact-record fasl)))
     (cond ((and record (not (sidecar-lost-p component record)))
            (unless (equal (record-stamps record) (fasl-record-written record))

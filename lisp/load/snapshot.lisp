@@ -119,9 +119,9 @@
 
 (defun load-order ()
   "Return the systems that were loaded since RECORD-INPUTS, as JSON objects."
-  ;; They are in the order in which their first files were loaded. "keeps" is true if a system holds
-  ;; foreign memory. The caller must have collected garbage, or memory that would be released
-  ;; counts, too.
+  ;; The systems are in the order in which their first files were loaded. "keeps" is true if a
+  ;; system holds foreign memory. The caller must have collected garbage, or memory that would be
+  ;; released counts, too.
   (loop for name across (or *memory-owners* #())
         for number from 0
         for system = (and name (asdf:registered-system name))
@@ -184,8 +184,8 @@
 
 (defun prepare-save (path)
   "If there are no obstacles, arrange for the core to be saved at PATH, a native name."
-  ;; The main thread saves it when the host returns control to that thread. Return a sentence for
-  ;; each obstacle.
+  ;; The main thread saves the core when the host returns control to that thread. Return a sentence
+  ;; for each obstacle.
   (check-type path string)
   ;; Run the hooks first, because they may end threads and close files.
   (let ((hooks (failing-save-hooks)))

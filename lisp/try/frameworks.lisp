@@ -146,8 +146,8 @@
 
 (defun fiasco-values (form arguments)
   "Return the predicate of FORM, an asserted form, and conses of its parts and their values."
-  ;; Take them from ARGUMENTS, the arguments of the failure's report. Return NIL if these are in no
-  ;; known form.
+  ;; The values are from ARGUMENTS, the arguments of the failure's report. Return NIL if the
+  ;; arguments have no known form.
   (cond ((not (and (consp form) (consp (first arguments)))) nil)
         ;; The arguments are (predicate x y), then each form followed by its value.
         ((and (= (length form) 3) (= (length arguments) 5) (eq (first form) (caar arguments)))
