@@ -459,7 +459,8 @@
 
 (defun may-unwind ()
   "Return true if the interrupted code may be unwound."
-  ;; Foreign code must not be unwound, because it may hold a lock, such as malloc's.
+  ;; Foreign code must not be unwound, except in a blocking system call, because it may hold a lock,
+  ;; such as malloc's.
   (let ((context (interrupted-context)))
     (or (not (typep context 'sb-sys:system-area-pointer))
         (/= 0 (sb-alien:alien-funcall

@@ -63,8 +63,8 @@ impl CallTool {
     }
 }
 
-/// Calls a tool with a progress bar and without a time limit. Messages are worded for the command
-/// line.
+/// Calls a tool with a progress bar, and without a limit on the length of the answer. Messages are
+/// worded for the command line.
 pub(super) fn call_with_progress(
     tool: &Tool,
     session: &Session,

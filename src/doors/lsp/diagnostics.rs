@@ -60,8 +60,8 @@ struct Spare {
 }
 
 impl Spare {
-    /// Starts a copy from the snapshot of the loaded systems. Requests a new snapshot if none is
-    /// recent enough.
+    /// Starts a copy from the snapshot of the loaded systems. If that fails, requests a new
+    /// snapshot, unless one was requested since the image's last change.
     fn start(&mut self, bank: &Steelbank) -> Option<(u64, SpareCopy)> {
         let stamp = bank.index().stamp();
         if let Ok(copy) = bank.run(&SpareCopyRequest, &Control::new(CHECK_TIME)) {
