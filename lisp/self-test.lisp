@@ -9,7 +9,7 @@
 
 (in-package "STEELBANK-SELF-TEST")
 
-;; The number differs between versions: 2.5.2 has 505 records, 2.6.3 has 489. A build without the
+;; The number of records differs between versions: 2.5.2 has 505, 2.6.3 has 489. A build without the
 ;; cross references of SBCL's own code has none.
 (defparameter *least-callers-of-mapcar* '(("2.5.2" . 500) (t . 400))
   "The minimum number of records that who-calls MAPCAR must find, by version.")

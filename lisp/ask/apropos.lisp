@@ -3,7 +3,7 @@
 (in-package :steelbank)
 
 (defun symbol-kinds (symbol)
-  "Return the kinds of thing that SYMBOL names as keywords, or NIL if it names nothing."
+  "Return keywords for the kinds of thing that SYMBOL names, or NIL if it names nothing."
   (let ((setf `(setf ,symbol))
         (class (find-class symbol nil)))
     (flet ((present (&rest kinds) (remove nil kinds)))
@@ -57,7 +57,7 @@
             "sources" (principal-sources symbol (first kinds)))))
 
 (defun wanted-kinds (text)
-  "Split TEXT, kinds separated by commas, into a list. Return NIL, for all kinds, if it is empty."
+  "Return the comma-separated kinds in TEXT as a list; NIL, for all kinds, if TEXT is empty."
   (and (given text) (uiop:split-string text :separator ",")))
 
 (define-question "apropos" (kinds offset limit &rest names)

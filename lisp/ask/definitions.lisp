@@ -6,10 +6,10 @@
   '(:special-operator :function :generic-function :macro :compiler-macro :setf-expander :variable
     :constant :symbol-macro :class :structure :condition :type :method-combination :declaration
     :alien-type :package)
-  "The kinds of definition that sb-introspect distinguishes, except methods.")
+  "The kinds of definition to find through sb-introspect. METHOD-DEFINITIONS finds methods.")
 
 (defun definition-json (kind name sources)
-  "Return one definition of NAME as a JSON object."
+  "Return the definition of NAME as KIND at SOURCES as a JSON object."
   (object "kind" (string-downcase kind)
           "name" (if (eq kind :package)
                      (escaped-name (string name))
@@ -17,7 +17,7 @@
           "sources" sources))
 
 (defun method-definitions (name)
-  "Return the methods of the generic function NAME, as JSON objects."
+  "Return the methods of NAME that have a source file, as JSON objects; NIL if it is not generic."
   (let ((function (and (fboundp name)
                        (not (and (symbolp name)
                                  (or (macro-function name) (special-operator-p name))))

@@ -1,6 +1,6 @@
 ;;;; describe-symbol: returns every facet of one symbol. A facet is what the symbol names in one
-;;;; namespace, such as its function or class. Only methods on DOCUMENTATION and, in PRINT-VALUE,
-;;;; print-object methods run user code.
+;;;; namespace, such as its function or class. The only user code that runs is methods on
+;;;; DOCUMENTATION and, in PRINT-VALUE, methods on PRINT-OBJECT.
 
 (in-package :steelbank)
 
@@ -57,8 +57,8 @@
 
 (defun source-object (name kind)
   "Return the definition sources of NAME as KIND, as a list of JSON objects, the best one first."
-  ;; KIND is a definition kind of sb-introspect. The octet offset in an object is SBCL's: the number
-  ;; of octets before the top-level form and before the white space in front of that form.
+  ;; KIND is a definition kind of sb-introspect. The octet offset in an object is the one that SBCL
+  ;; records: the number of octets before the white space in front of the top-level form.
   (let ((sources (around-user-code (sb-introspect:find-definition-sources-by-name name kind))))
     (loop for source in sources
           for json = (definition-source-json source)
@@ -134,7 +134,7 @@
           collect (method-json method))))
 
 (defun known-lambda-list (function)
-  "Return the lambda list of FUNCTION, a function or its name, and whether it is known."
+  "Return the lambda list of FUNCTION, a function or its name, and whether that list is known."
   (let ((found (around-user-code (list (sb-introspect:function-lambda-list function)))))
     (values (first found) (and found t))))
 
@@ -318,7 +318,7 @@
             "sources" (source-object symbol :method-combination))))
 
 (defun describe-symbol-facets (symbol status)
-  "Return a JSON object with every facet of SYMBOL, found with STATUS, except its value."
+  "Return every facet of SYMBOL, except its value, as a JSON object. STATUS is FIND-SYMBOL's."
   ;; PRINT-VALUE returns the value.
   (check-type symbol symbol)
   (object "status" "found" "symbol" (symbol-text symbol) "name" (symbol-name symbol)

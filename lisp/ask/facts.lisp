@@ -94,8 +94,8 @@
 
 (define-question "package-owners" (&rest packages)
   "Return the Lisp version, and the loaded systems with their versions and descriptions."
-  ;; For each of PACKAGES that exists, also return its documentation, used packages and nicknames,
-  ;; and the system with the file that defines it, if known.
+  ;; For each of PACKAGES that exists, also return its documentation, used packages and nicknames.
+  ;; If known, also return the system that contains the file with the package's definition.
   (let ((systems (make-hash-table :test 'equal)))
     (loop for (component . path) in (source-components)
           do (setf (gethash path systems) (asdf:component-name (asdf:component-system component))))

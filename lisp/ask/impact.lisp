@@ -48,7 +48,7 @@
                                 (registered-dependency (third dependency))))))
 
 (defun needed-components (component)
-  "Return the components that COMPONENT, its modules or its system declares as dependencies."
+  "Return what COMPONENT, its enclosing modules and its system declare as dependencies."
   (let ((needed '()))
     (loop for at = component then (asdf:component-parent at)
           while at
@@ -61,7 +61,7 @@
     needed))
 
 (define-question "recompiled" (&rest paths)
-  "Return the files of loaded systems that must be recompiled if PATHS change, including PATHS."
+  "Return the files of loaded systems that are in PATHS, or are recompiled if PATHS change."
   (let* ((components (source-components))
          (changed (remove-if-not (lambda (entry) (member (cdr entry) paths :test #'string=))
                                  components))

@@ -83,7 +83,7 @@
     (apply function arguments)))
 
 (defun careful-eval (function form)
-  "Wrap EVAL: signal an error if a macro of SBCL or ASDF evaluates FORM while that is refused."
+  "Wrap EVAL: signal an error instead of evaluating FORM if *REFUSING-EVALUATION* is true."
   ;; Constant forms are evaluated in any case.
   (when (and *refusing-evaluation* (not (constantp form)))
     (error "The expansion would evaluate ~A, which requires permission to evaluate code ~
@@ -93,7 +93,7 @@
     (funcall function form)))
 
 (defun expand-carefully (hook function form environment)
-  "Expand FORM by HOOK. FUNCTION and ENVIRONMENT are as for *MACROEXPAND-HOOK*."
+  "Call HOOK, a macroexpand hook, with FUNCTION, FORM and ENVIRONMENT. Return the expansion."
   ;; Refuse evaluation while a macro of SBCL or ASDF runs.
   (let* ((operator (and (consp form) (first form)))
          (*refusing-evaluation*
@@ -109,7 +109,7 @@
 
 (defun count-careful-call (change)
   "Add CHANGE to *CAREFUL-CALLS*."
-  ;; EVAL, CONSTANTP and the walker are encapsulated while the count is positive.
+  ;; Encapsulate EVAL, +CONSTANT-CALL-P+ and +WALKER-TEMPLATE+ while the count is positive.
   (sb-thread:with-mutex (*careful-calls-lock*)
     (cond ((plusp (incf *careful-calls* change))
            (encapsulate +walker-template+ 'steelbank-macroexpand #'careful-walker-template)

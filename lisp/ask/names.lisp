@@ -35,8 +35,9 @@
   "A copy of the standard dispatch table that user code cannot change.")
 
 ;;; Symbols are printed with their home package and two colons, in standard syntax. Exceptions:
-;;; symbols without a home package have the prefix #:, and keywords and lambda-list keywords in
-;;; arguments and specializers are printed as in source code.
+;;; symbols without a home package have the prefix #:. Keywords and lambda-list keywords in
+;;; arguments and specializers are printed as in source code. The first symbol of a name in a list,
+;;; such as SETF, and EQL in a specializer have no prefix.
 
 (defmacro with-plain-string ((name) &body body)
   "Compile BODY once for each type of string that the variable NAME, a PLAIN-STRING, can have."
@@ -45,11 +46,11 @@
      ((simple-array character (*)) ,@body)))
 
 (deftype plain-string ()
-  "A string as the reader creates it for a symbol's name."
+  "A string of a type that the reader creates for names of symbols."
   '(or simple-base-string (simple-array character (*))))
 
 (defun plain-name-p (name)
-  "Return true if NAME needs no escapes in standard syntax, and cannot be read as a number."
+  "Return true if NAME certainly needs no escapes in standard syntax and is not read as a number."
   (flet ((letter-p (character) (char<= #\A character #\Z))
          (digit-p (character) (char<= #\0 character #\9))
          (mark-p (character)
@@ -120,8 +121,9 @@
 
 (defun write-object (object stream)
   "Write OBJECT, which is neither a symbol nor a list."
-  ;; Print fixnums, floats, characters, strings and class names. Of another object, print only the
-  ;; type, because the object may be large and printing it may run user code.
+  ;; Print fixnums, floats, characters, the start of strings, and the names of classes. For any
+  ;; other object, print only the type, because the object may be large and printing it may run user
+  ;; code.
   (typecase object
     ((or fixnum float character)
      (write-plainly object stream))

@@ -66,7 +66,7 @@
         (object "status" "unbound"))))
 
 (define-question "find-definitions" (name package)
-  "Return the definitions of the symbol NAME of PACKAGE, and of its SETF function, in known files."
+  "Return the definitions, in recorded files, of symbol NAME of PACKAGE and of its SETF function."
   (with-named-symbol (symbol status) (name package)
     (object "status" "found" "definitions" (definitions-json symbol))))
 
@@ -97,7 +97,7 @@
 ;;; Loads
 
 (defun outcome-of (function milliseconds &key (systems t))
-  "Call FUNCTION with MILLISECONDS converted to seconds, and return the load outcome in octets."
+  "Call FUNCTION with MILLISECONDS converted to seconds, and return the outcome as JSON in octets."
   ;; SYSTEMS is as for OUTCOME-JSON. The outcome must not be lost if the host interrupts when the
   ;; load has just ended, or if the load has filled the heap.
   (let ((*leave-call* (constantly nil))
@@ -114,8 +114,8 @@
 
 (define-question "load-system" (system definition force keep-going milliseconds)
   "Load SYSTEM through ASDF within MILLISECONDS. DEFINITION is the file that defines it, if given."
-  ;; FORCE recompiles everything, and KEEP-GOING continues after files that fail to compile. Report
-  ;; progress.
+  ;; FORCE recompiles the system's own files, and KEEP-GOING continues after files that fail to
+  ;; compile. Report progress.
   (outcome-of (lambda (seconds)
                 (load-system system :definition definition :force force :keep-going keep-going
                                     :progress #'send-progress :timeout-seconds seconds))
@@ -129,7 +129,7 @@
               milliseconds))
 
 (define-question "load-file" (path systems milliseconds)
-  "Compile and load PATH within MILLISECONDS. With SYSTEMS, the outcome lists the systems."
+  "Compile and load PATH within MILLISECONDS. With SYSTEMS, also list the registered systems."
   (outcome-of (lambda (seconds) (load-file path :timeout-seconds seconds))
               milliseconds :systems systems))
 
@@ -171,13 +171,13 @@
 
 (define-question "prepare-save" (path)
   "Arrange for the core to be saved as PATH when the host returns control to the main thread."
-  ;; If there are obstacles, nothing is arranged; return them as sentences.
+  ;; Return the obstacles as sentences. If there are any, do not arrange the save.
   (prepare-save path))
 
 (define-question "set-overlays" (cache overlays)
   "Make this image a scratch image, which writes to the folder CACHE."
-  ;; OVERLAYS is a list of pairs of a file and the file with its overlay's text, which is null if
-  ;; the file counts as deleted.
+  ;; OVERLAYS is a list of pairs. The first element of a pair is a file. The second is the file with
+  ;; the text that replaces its contents, or null if the first file counts as deleted.
   (use-huge-pages)
   (use-cache cache)
   (set-overlays overlays)

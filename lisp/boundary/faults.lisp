@@ -60,8 +60,8 @@
 (defparameter *foreign-exit-functions*
   '(("exit" . steelbank-refuse-exit) ("_exit" . steelbank-refuse-exit)
     ("_Exit" . steelbank-refuse-exit) ("quick_exit" . steelbank-refuse-exit)
-    ;; Called after memory corruption or a similar defect. The replacements in the shim end Lisp
-    ;; instead of the process.
+    ;; These two are called after memory corruption or a similar defect. The replacements in the
+    ;; shim end Lisp instead of the process.
     ("abort" . "__wrap_abort") ("lose" . "__wrap_lose")
     ;; Used by RUN-PROGRAM.
     ("spawn" . "steelbank_spawn"))
@@ -124,7 +124,7 @@
                 second)))))
 
 (defun end-if-nothing-prints (condition second)
-  "End Lisp if CONDITION and SECOND, which ended its description, are both stack overflows."
+  "End Lisp if CONDITION and SECOND, signalled while describing it, are both stack overflows."
   ;; Then not even the report of the first overflow can be printed after unwinding, for example
   ;; because SBCL's functions are traced. Lisp cannot answer any more calls; the host restarts it.
   (when (and (typep condition 'stack-exhausted) (typep second 'stack-exhausted))
@@ -172,7 +172,7 @@
   (< (stack-left) *stack-needed*))
 
 (defvar *return-addresses* nil
-  "The array for the return addresses on the stack, copied before it unwinds near its end, or NIL.")
+  "The array for a copy of the return addresses when the stack is nearly full, or NIL.")
 
 (defun copy-stack ()
   "Copy the information needed to describe the stack after it unwinds."
@@ -345,8 +345,8 @@
           (t
            (handler-case (sb-thread:interrupt-thread thread #'end-for-full-heap)
              (sb-thread:interrupt-thread-error () nil))))
-    ;; Wait long enough for a busy machine: if THREAD does not end its work in time, other threads
-    ;; have to.
+    ;; Wait long enough for a busy machine. If THREAD does not end its work in time, RELIEVE-HEAP
+    ;; may have to end the work of the current thread.
     (loop repeat 1000
           do (cond (lane
                     (interrupt-lane lane)
@@ -356,7 +356,7 @@
              (pause-microseconds 10000))))
 
 (defun relieve-heap ()
-  "End the work of threads that have filled the heap, one by one, until it is not full."
+  "End the work of threads that have filled the heap, one by one, until the heap is not full."
   ;; If no thread is responsible, this thread continues as long as the collector has space for what
   ;; this thread has allocated.
   (mapc #'funcall *memory-to-free*)
@@ -459,7 +459,8 @@
 
 (defun may-unwind ()
   "Return true if the interrupted code may be unwound."
-  ;; Foreign code must not be unwound, because it may hold a lock, such as malloc's.
+  ;; Foreign code must not be unwound, except in a blocking system call, because it may hold a lock,
+  ;; such as malloc's.
   (let ((context (interrupted-context)))
     (or (not (typep context 'sb-sys:system-area-pointer))
         (/= 0 (sb-alien:alien-funcall

@@ -76,9 +76,10 @@
 
 (defun value-json (value)
   "Return VALUE, a Lisp object, as a value for WRITE-JSON. NIL becomes null and T true."
-  ;; Characters and symbols become strings, ratios floats, and proper lists and vectors arrays. Hash
-  ;; tables become objects, with their keys printed. Results of OBJECT keep their keys, and :TRUE,
-  ;; :FALSE and :NULL are returned unchanged. Signal an error for other objects.
+  ;; Characters and symbols become strings, and ratios become floats. Proper lists and vectors
+  ;; become arrays. Hash tables become objects, with their keys printed. Results of OBJECT keep
+  ;; their keys, and :TRUE, :FALSE and :NULL are returned unchanged. Signal an error for other
+  ;; objects.
   (typecase value
     (null :null)
     ((eql t) :true)
@@ -94,8 +95,8 @@
 
 (defun read-json (text)
   "Return the value of TEXT, the JSON of a question's arguments, as the host writes it."
-  ;; TEXT contains no white space, objects or fractions. Arrays become lists, null and false become
-  ;; NIL, and true becomes T.
+  ;; TEXT contains no objects, no fractions, and no white space outside strings. Arrays become
+  ;; lists, null and false become NIL, and true becomes T.
   (declare (type (simple-array character (*)) text))
   (let ((at 0))
     (declare (type fixnum at))

@@ -1,7 +1,7 @@
 ;;;; Packs columns of 32-bit numbers and a table of strings into one octet vector for the host.
 ;;;;
 ;;;; A pack consists of a magic text, 64-bit numbers, the strings, and tables. A table is a row
-;;;; count, and then its columns, each with that many numbers. All numbers are little-endian.
+;;;; count, and then its columns, each with one number for each row. All numbers are little-endian.
 ;;;; crates/xref/src/export.rs reads packs.
 
 (in-package :steelbank)

@@ -19,7 +19,7 @@
 ;;; Our own packages, which answers do not show
 
 (defparameter *own-packages* '("STEELBANK" "STEELBANK-NOTHING" "STEELBANK-BUILD")
-  "The names of the packages that exports omit, with all code that has their symbols in its name.")
+  "The names of our packages. Exports omit them, and all code with their symbols in its name.")
 
 (defun own-package-p (package)
   "Return true if PACKAGE is part of the Lisp half or its builder."

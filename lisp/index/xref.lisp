@@ -67,7 +67,7 @@
 ;;; Freshness: whether a function in the image is the current definition of its name
 
 (defun underlying-function (function)
-  "Return FUNCTION without closures and encapsulations, or NIL for a generic function."
+  "Return the simple function inside closures and encapsulations; NIL for a generic function."
   (typecase function
     (simple-function function)
     (closure
@@ -191,8 +191,8 @@
 (defun code-statuses (freshness code functions)
   "Return the status of each of FUNCTIONS, which are in CODE."
   ;; Functions without a global name get +CURRENT+ if a named function of CODE is current. Otherwise
-  ;; they get +REPLACED+ if a named function is not current, or if a newer version of the file was
-  ;; loaded.
+  ;; they get +REPLACED+ if CODE has a named function, which is then not current, or if a newer
+  ;; version of the file was loaded. Otherwise they keep +UNKNOWN+.
   (let* ((statuses (loop for (function) in functions
                          collect (named-status freshness function (simple-function-name function))))
          (others (loop for entry below (code-entry-count code)
@@ -314,7 +314,7 @@
 
 (defun export-code (state since)
   "Append the functions and records of code newer than SINCE, and the current status of older code."
-  ;; Of code in the baseline, append only the functions that have been replaced. Return the highest
+  ;; For code in the baseline, append only the functions that have been replaced. Return the highest
   ;; serial number seen.
   (let* ((baseline (state-baseline state))
          (base (if baseline (baseline-serial baseline) -1))
@@ -433,7 +433,7 @@
   "The methods without a name in the last export.")
 
 (sb-ext:define-load-time-global *incomplete-exports* 0
-  "The number of exports with a nameless method that the export before did not find nameless.")
+  "The number of exports that found a nameless method which was not in *LEFT-OUT* before.")
 
 (defun note-unnamed-methods (methods)
   "Record that this export found METHODS without names."
@@ -533,8 +533,8 @@
              (setf *consed-by-loads* 0)
              (collect-and-give-back)
              (prog1 (export-since since)
-               ;; The tables of this export are as large as what was loaded; there is little else to
-               ;; collect.
+               ;; The tables of this export are garbage now, and as large as what was loaded. The
+               ;; collection is fast, because there is little else to collect.
                (collect-and-give-back)))
             (t
              ;; Collect only young generations: the compiler's garbage is young, and a full

@@ -41,7 +41,7 @@
 (defmacro with-numbered-form ((form index source-info) &body body)
   "Run BODY, which evaluates FORM, number INDEX of SOURCE-INFO, with numbered sub-forms."
   `(let ((sb-c::*source-info* ,source-info)
-         ;; NIL until the compiler sets it, because no form is being compiled.
+         ;; This is NIL until the compiler sets it, because no form is being compiled yet.
          (sb-c::*current-path* nil))
      (sb-c::with-source-paths
        (sb-c::find-source-paths ,form ,index)
@@ -102,7 +102,7 @@
 
 (define-inline source-input-error-place (condition)
   "Return the position of CONDITION, a SOURCE-INPUT-ERROR, as a cons of line and column, or NIL."
-  ;; It is the start of the form. Lines count from 1, columns from 0.
+  ;; The position is the start of a form. Lines count from 1, columns from 0.
   (sb-c::input-error-in-compile-file-line/col condition))
 
 (deftype encapsulated-condition ()

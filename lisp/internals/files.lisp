@@ -22,7 +22,7 @@
   (sb-impl::form-tracking-stream-newlines stream))
 
 (defun stream-line-and-column (stream &optional position)
-  "Return line and column, from 1, of POSITION in STREAM or of its read position."
+  "Return line and column, from 1, of POSITION in STREAM, by default the read position."
   (let ((place (if position
                    (sb-impl::line/col-from-charpos stream position)
                    (sb-impl::line/col-from-charpos stream))))

@@ -71,7 +71,7 @@
   "Decides for CONSTANTP whether a function call is constant. It calls the function to find out.")
 
 (defconstant +after-collection+ 'sb-kernel::post-gc
-  "The function that the thread that triggered a garbage collection calls after it.")
+  "The function that is called after a garbage collection by the thread that triggered it.")
 
 ;; Returns 0 if another thread is about to collect; the caller then continues.
 (defconstant +collect+ 'sb-kernel::sub-gc
@@ -85,7 +85,7 @@
   "The functions that look up a symbol by name. Calls with a constant package use the last two.")
 
 (defconstant +debugger+ 'sb-debug::%invoke-debugger
-  "The debugger, after its hooks.")
+  "The debugger itself, which is called after its hooks.")
 
 (defconstant +last-resort+ 'sb-impl::error-error
   "The function that is called when handling an error fails. Its arguments are message texts.")

@@ -341,7 +341,7 @@
           ((not (eq (sb-int:info :variable :kind symbol) :unknown))
            (values :variable ""))
           ((sb-int:info :type :kind symbol) (values :type ""))
-          ;; The name of a restart, policy quality, kind or slot.
+          ;; The symbol names a restart, policy quality, kind or slot.
           (t (values :symbol "")))))
 
 (defun internal-difference (package name kind &rest expected)

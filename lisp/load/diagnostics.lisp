@@ -17,7 +17,8 @@
 (defun severity (condition)
   "Return the severity of CONDITION as a keyword, or NIL if it should not be shown."
   (typecase condition
-    ;; Do not show notes and harmless redefinitions. ASDF's summaries repeat earlier diagnostics.
+    ;; Do not show notes, harmless redefinitions, and ASDF's summaries, which repeat earlier
+    ;; diagnostics.
     ((or sb-ext:compiler-note uninteresting-redefinition
          uiop:compile-warned-warning uiop:compile-failed-warning)
      nil)
@@ -103,7 +104,7 @@
       (list :line line :column column))))
 
 (defun reader-error-place (input-error stream)
-  "Return the start of the form that INPUT-ERROR found unfinished, or STREAM's read position."
+  "Return the start of the form that INPUT-ERROR reports, if any, else STREAM's read position."
   (let ((place (and input-error (source-input-error-place input-error))))
     (if place
         (list :line (car place) :column (1+ (cdr place)))
@@ -193,7 +194,7 @@
   "The return addresses of the unwound stack on which the condition was signalled, or NIL.")
 
 (defun frame-place ()
-  "Return the position of the innermost frame in a file that was loaded by us, or NIL."
+  "Return the position of the innermost frame in a file that we loaded, or NIL."
   (flet ((look (location)
            (let* ((source (location-source location))
                   (name (and source (debug-source-namestring source)))
@@ -263,7 +264,7 @@
         place))))
 
 (defun undefined-contexts ()
-  "Return the error contexts of names undefined so far in this compilation unit, as keys."
+  "Return a table with the error contexts of names undefined so far in this unit as keys."
   (let ((contexts (make-hash-table :test 'eq)))
     (dolist (undefined (undefined-names) contexts)
       (dolist (context (undefined-name-contexts undefined))
@@ -276,15 +277,15 @@
 
 (defun diagnostics-so-far (session file contexts)
   "Return the diagnostics to store in the fasl record of FILE, which was just compiled."
-  ;; Return :PENDING if names are undefined that are not in CONTEXTS: the compiler reports those at
-  ;; the end of the compilation unit.
+  ;; Return :PENDING if undefined names have error contexts that are not in CONTEXTS: the compiler
+  ;; reports those names at the end of the compilation unit.
   (if (loop for context being the hash-keys of (undefined-contexts)
             thereis (not (gethash context contexts)))
       :pending
       (diagnostics-of-file session file)))
 
 (defun store-diagnostics (session)
-  "Store the pending diagnostics of each file that SESSION compiled in its fasl record."
+  "Store the pending diagnostics of each file that SESSION compiled in the file's fasl record."
   ;; Skip files with unreported diagnostics, which exist if the load was abandoned.
   (let ((unreported (load-session-unreported session)))
     (when (listp unreported)

@@ -13,7 +13,7 @@
   (let* ((component (and (typep condition 'asdf:missing-dependency)
                          (asdf/find-component:missing-required-by condition)))
          ;; While a system is being defined, for example for :defsystem-depends-on, ASDF names no
-         ;; component.
+         ;; component. Then use the component of the action in progress.
          (action (first (asdf/session:visiting-action-list asdf/session:*asdf-session*))))
     (cond (component (component-path component))
           ((and action (typep condition 'asdf:missing-dependency))
@@ -73,8 +73,9 @@
 
 (defun failure (condition &optional place)
   "Return a property list that describes CONDITION, which stopped the load."
-  ;; It has the properties of FAILURE-NAMES, :PATH, :MESSAGE, and :RESTARTS: the descriptions of the
-  ;; restarts that are available. PLACE is the position of the failure.
+  ;; It has the properties of FAILURE-NAMES, :PATH, :MESSAGE, and :RESTARTS. The latter are the
+  ;; descriptions of the restarts that were established during the load, except ABORT. PLACE is the
+  ;; position of the failure.
   (let ((names (failure-names condition)))
     (append names
             (unless (getf names :path)

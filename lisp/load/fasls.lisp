@@ -254,8 +254,8 @@
 
 (defun sidecar-lost-p (component record)
   "Return true if the sidecar of the source in RECORD is missing from the cache or unusable."
-  ;; The sidecar is unusable if it is damaged, incomplete, or of another file. COMPONENT is the
-  ;; component of the fasl.
+  ;; The sidecar is unusable if it is damaged, incomplete, or of another file or other contents.
+  ;; COMPONENT is the component of the fasl.
   (let ((source (compiled-source component)))
     (and source
          (let* ((date (file-version-write-date (fasl-record-source record)))
@@ -277,8 +277,9 @@
 
 (defun valid-record (fasl component)
   "Return the record of FASL, the fasl of COMPONENT."
-  ;; First recompile FASL if it is damaged or missing, or if its sidecar is damaged or missing. A
-  ;; system with a compilation method of its own writes no record; in that case, write one here.
+  ;; First recompile FASL if it is damaged or missing, or if its sidecar is damaged or missing. The
+  ;; compilation of a system with its own compilation method writes no record; in that case, write a
+  ;; record here.
   (let ((record (intact-record fasl)))
     (cond ((and record (not (sidecar-lost-p component record)))
            (unless (equal (record-stamps record) (fasl-record-written record))
@@ -293,7 +294,7 @@
                  (and version (make-record fasl version))))))))
 
 (defun call-with-intact-fasl (fasl component function)
-  "Call FUNCTION, which loads FASL, the fasl of COMPONENT, and return its record."
+  "Call FUNCTION, which loads FASL, the fasl of COMPONENT. Return the record of FASL."
   ;; If a fasl in the cache proves damaged or missing, recompile it and call FUNCTION again. Do this
   ;; at most twice, because another process may delete the fasl at any time.
   (loop repeat 2
@@ -349,7 +350,7 @@
                     (and (realp stamp) (>= stamp (file-write-date fasl)))))))))
 
 (defun incomplete-record-p (record source)
-  "Return true if there is no RECORD, or if a load of SOURCE did not complete it."
+  "Return true if there is no RECORD, or if its diagnostics are pending since an earlier load."
   (or (null record)
       (and (pending-p record)
            (not (gethash (sb-ext:native-namestring source) (load-session-fasls *load-session*))))))

@@ -151,7 +151,7 @@
   (apply function plan options))
 
 (defun noted-load-as-source (function stream &rest arguments)
-  "Wrap LOAD-AS-SOURCE: make its file the current file, so that failures in it name the file."
+  "Wrap LOAD-AS-SOURCE: make the file that it loads the current file, which failures name."
   (let ((file (file-of-stream stream)))
     (if (and *load-session* file)
         (call-with-file *load-session* file
@@ -171,7 +171,7 @@
     (apply function file keys)))
 
 (defun install-load-hooks ()
-  "Install the hooks for progress, safe points and file versions."
+  "Install the tap, and the hooks that the top of this file describes."
   (install-tap)
   (loop for (name function)
           in `((asdf/lisp-action:perform-lisp-compilation noted-compilation)

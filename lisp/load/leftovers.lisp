@@ -9,7 +9,7 @@
 
 (defstruct (mark (:constructor make-mark (kind name file object version created)))
   "The definition of NAME as KIND in FILE."
-  ;; For a method, NAME is the method. OBJECT changes when the definition is evaluated again.
+  ;; For a method, NAME is the method. Each evaluation of the definition creates another OBJECT.
   ;; VERSION is the version of the file that was loaded. For a function, CREATED is the write date
   ;; that the file had when the function was compiled.
   kind name file object version created)
@@ -192,7 +192,7 @@
                                                        (remove-definition mark)))))))
 
 (defun remove-leftovers (files gone keys)
-  "Remove the leftovers of FILES with KEYS, and forget GONE. Return all as LEFTOVERS-JSON does."
+  "Remove the leftovers of FILES with KEYS, forget the files GONE, and return all leftovers."
   (dolist (file gone)
     (remhash file *loaded-files*))
   (leftovers-json files gone keys))

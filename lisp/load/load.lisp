@@ -4,7 +4,7 @@
 (in-package :steelbank)
 
 (defun tap-sink (session)
-  "Return a sink that writes sidecars into the cache and stores positions for diagnostics."
+  "Return a sink that writes sidecars into the cache, and stores file versions and positions."
   (lambda (tap sidecar)
     (let* ((path (truename (tap-stream tap)))
            (file (sb-ext:native-namestring path))
@@ -74,7 +74,7 @@
                        (failure (true-reason condition))))))
 
 (defun pass-broken-file (session condition)
-  "If SESSION keeps going, record the broken file that CONDITION reports, and continue."
+  "If SESSION keeps going after broken files, record the file that is now broken, and continue."
   ;; CONDITION reports that a file failed to compile; ASDF continues with the resulting fasl.
   (when (load-session-keep-going session)
     (push *file* (load-session-broken session))
@@ -136,7 +136,7 @@
   "The highest serial number of code that NEW-CODE-FILES has processed; NIL before the first load.")
 
 (defun highest-serial ()
-  "Return the highest serial number of user code; -1 if there is none."
+  "Return the highest serial number of code created since the core started; -1 if there is none."
   (let ((highest -1))
     (map-code (lambda (code)
                 (setf highest (max highest (code-serial code))))
@@ -163,7 +163,8 @@
 
 (defun new-code-files ()
   "Return a table of the files of code that was created since the last call."
-  ;; The table maps each file to its write date at the time of compilation.
+  ;; The table maps each file to its write date at the time of compilation, or to NIL if the code is
+  ;; from a text in a buffer.
   (let ((seen (make-hash-table :test 'equal))
         (highest *noted-serial*))
     (map-code
@@ -175,7 +176,8 @@
                   (path (and source (debug-source-namestring source))))
              (when (stringp path)
                (setf (gethash path seen) (file-created source)))))))
-     ;; Skip the code in the core: what was loaded into a snapshot was recorded when it was saved.
+     ;; Skip the code in the core: what was loaded into a snapshot was recorded when the snapshot
+     ;; was saved.
      t)
     (setf *noted-serial* highest)
     seen))
@@ -284,7 +286,7 @@
                      (ceiling (* timeout-seconds internal-time-units-per-second))))))
 
 (defun find-system-name (name)
-  "Return the name under which ASDF finds system NAME: as given, or in lower case."
+  "Return the name under which ASDF finds system NAME, as given or in lower case, or NIL."
   (or (and (asdf:find-system name nil) name)
       (let ((lower (string-downcase name)))
         (and (asdf:find-system lower nil) lower))))
@@ -321,12 +323,12 @@
 
 (defun load-system (system &key definition force keep-going progress stop timeout-seconds)
   "Load SYSTEM, a name, through ASDF."
-  ;; DEFINITION is the native name of the file that defines it, if ASDF would not find that file.
-  ;; FORCE recompiles the system's own files, and KEEP-GOING continues after files that fail to
-  ;; compile. PROGRESS is called with (done total what file) before each file. STOP is called
-  ;; without arguments at each safe point. Return a property list with :STATUS (:LOADED, :FAILED,
-  ;; :CANCELLED or :TIMED-OUT), :COMPILED and :CACHED files, :DURATION-MS, :DIAGNOSTICS, and, if the
-  ;; load failed, :FAILURE.
+  ;; DEFINITION is the native name of the file that defines SYSTEM, if ASDF would not find that
+  ;; file. FORCE recompiles the system's own files, and KEEP-GOING continues after files that fail
+  ;; to compile. PROGRESS is called with (done total what file) before each file. STOP is called
+  ;; without arguments at each safe point. Return a property list with :SYSTEM, :STATUS (:LOADED,
+  ;; :FAILED, :CANCELLED or :TIMED-OUT), :COMPILED and :CACHED files, :DURATION-MS, :DIAGNOSTICS,
+  ;; :CAUTIONS, and, unless the system was loaded, :FAILURE.
   (check-type system string)
   (check-type timeout-seconds (or null (real 0)))
   (install-load-hooks)
@@ -440,5 +442,5 @@
             "image" (image-json :systems systems))))
 
 (defun send-progress (done total what file)
-  "Report DONE of TOTAL steps to the host, and that FILE is compiled or loaded (WHAT)."
+  "Report step DONE of TOTAL to the host: FILE is being compiled or loaded, according to WHAT."
   (progress (json-string (object "done" done "total" total "what" (word what) "path" file))))

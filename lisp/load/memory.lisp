@@ -6,7 +6,7 @@
 (defparameter *counted-functions*
   '("malloc" "calloc" "realloc" "aligned_alloc" "posix_memalign" "strdup" "strndup" "mmap" "munmap"
     "free")
-  "The C library's allocation functions for which the shim provides counting replacements.")
+  "The C library's memory functions for which the shim provides counting replacements.")
 
 ;; The index of a system is the number under which the shim counts its memory. Number 0 is for
 ;; memory that belongs to no system.

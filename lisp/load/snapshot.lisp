@@ -10,12 +10,12 @@
   "A table of the inputs while they are recorded; NIL at other times.")
 
 (defun input-name (path)
-  "Return the native name under which PATH is recorded, or NIL if no file can have it."
+  "Return the native name under which PATH is recorded, or NIL if PATH is no valid file name."
   (when-file-permits
     (sb-ext:native-namestring (merge-pathnames (translate-logical-pathname path)))))
 
 (defun noting-open (function path &rest arguments)
-  "Wrap OPEN: record a file that is opened for reading, even if it is missing."
+  "Wrap OPEN: record a file opened for reading, or a missing file if OPEN signals no error."
   (prog1 (apply function path arguments)
     (let ((inputs *inputs*))
       (when (and inputs
@@ -119,8 +119,9 @@
 
 (defun load-order ()
   "Return the systems that were loaded since RECORD-INPUTS, as JSON objects."
-  ;; They are in the order in which their first files were loaded. The caller must have collected
-  ;; garbage, or "keeps" may be true for a system with memory that would be released.
+  ;; The systems are in the order in which their first files were loaded. "keeps" is true if a
+  ;; system holds foreign memory. The caller must have collected garbage, or memory that would be
+  ;; released counts, too.
   (loop for name across (or *memory-owners* #())
         for number from 0
         for system = (and name (asdf:registered-system name))
@@ -183,8 +184,8 @@
 
 (defun prepare-save (path)
   "If there are no obstacles, arrange for the core to be saved at PATH, a native name."
-  ;; The main thread saves it when the host returns control to that thread. Return a sentence for
-  ;; each obstacle.
+  ;; The main thread saves the core when the host returns control to that thread. Return a sentence
+  ;; for each obstacle.
   (check-type path string)
   ;; Run the hooks first, because they may end threads and close files.
   (let ((hooks (failing-save-hooks)))
@@ -302,7 +303,7 @@
 (defun use-cache (name)
   "Store fasls and sidecars in the directory NAME, a native name, from now on."
   (install-load-hooks)
-  ;; A snapshot has the temporary directory of the process that saved it.
+  ;; An image from a snapshot still has the temporary directory of the process that saved it.
   (uiop:setup-temporary-directory)
   (set-cache-directory
    (truename (uiop:ensure-directory-pathname (sb-ext:parse-native-namestring name))))

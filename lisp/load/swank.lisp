@@ -120,7 +120,7 @@
 
 (define-question "code-made" ()
   "Return the number of code objects created so far, which grows when a user compiles code."
-  ;; An export that must be repeated counts as one code object.
+  ;; Each incomplete export adds one, so that the host exports again.
   (+ (last-code-serial) *incomplete-exports*))
 
 (define-question "note-new-code" ()

@@ -17,7 +17,7 @@
   (files '() :type list) (dependencies '() :type list))
 
 (sb-ext:define-load-time-global *up-to-date-systems* (make-hash-table :test 'equal)
-  "The up-to-date systems by name, as of the last plan that visited each.")
+  "Maps the name of each up-to-date system to its record from the last plan that visited it.")
 
 (defparameter *standard-searches* (copy-list asdf:*system-definition-search-functions*)
   "The default value of ASDF's system search functions.")

@@ -16,7 +16,7 @@
           tap)))))
 
 (defun tap-node-uses (tap function path)
-  "Call FUNCTION with a functional for recording uses, and add the uses at PATH to TAP."
+  "Call FUNCTION with a functional for recording uses; add these uses, in form PATH, to TAP."
   (let ((context (or (tap-context tap) (setf (tap-context tap) (make-functional)))))
     (setf (functional-uses context) nil)
     (funcall function context)
@@ -34,7 +34,7 @@
       (setf (gethash (logior (ash toplevel 32) (* 2 index) bit) (tap-locals tap)) t))))
 
 (defun global-variable-p (name)
-  "Return true if NAME is a global variable or constant, which cannot have lexical bindings."
+  "Return true if NAME is a special or global variable or a constant, not a lexical variable."
   (and (symbolp name)
        (member (variable-kind name) '(:special :global :constant :always-bound))
        t))

@@ -26,7 +26,7 @@
               (tap-count tap) (the fixnum (1+ count)))))))
 
 (defun align-children (object children objects places)
-  "Store each child's position plus 1 in OBJECT in PLACES."
+  "Store in PLACES the position plus 1 of each child in OBJECT."
   ;; CHILDREN are indices of events, ordered by position.
   (declare (type list children) (type simple-vector objects) (type (simple-array fixnum (*)) places)
            (optimize speed))
@@ -58,7 +58,7 @@
              (element (comma-form object))))))))
 
 (defun tap-places (tap places wrappers)
-  "Fill PLACES with each event's position in its parent."
+  "Fill PLACES with the position plus 1 of each event in its parent; 0 if it is no element."
   ;; Fill WRAPPERS with the number of direct children, or with -1 if an event repeats the object of
   ;; an earlier event, as with #+ and #n=.
   (declare (type tap tap) (type (simple-array fixnum (*)) places wrappers) (optimize speed))
@@ -101,7 +101,7 @@
        (member (symbol-name (car form)) '("DEFPACKAGE" "DEFINE-PACKAGE") :test #'string=)))
 
 (defun tap-toplevel-form (tap form number)
-  "Write the events of FORM, top-level form NUMBER, and discard them."
+  "Write TAP's pending events, which are those of FORM, top-level form NUMBER, and discard them."
   (declare (type tap tap) (type fixnum number))
   (let* ((count (tap-count tap))
          (starts (tap-starts tap))

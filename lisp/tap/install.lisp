@@ -69,7 +69,7 @@
         (finish-tap tap t)))))
 
 (defun tapped-compile-file (function &rest arguments)
-  "Wrap COMPILE-FILE to tap the file that it compiles. The stream is closed when it returns."
+  "Wrap COMPILE-FILE, which closes its stream at the end, to tap the file that it compiles."
   (let ((*tap* (and *tap-sink* (%make-tap))))
     (unwind-protect (apply function arguments)
       (when *tap*

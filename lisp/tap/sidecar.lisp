@@ -31,9 +31,9 @@
 ;;;;   u, locals     names bound locally: count, then each: u top-level form, u 2 * symbol index
 ;;;;                 (+ 1 for a function, + 0 for a variable)
 ;;;;   8 octets      FNV-1a 64 of all preceding octets, little-endian
-;;;; Event kinds: 0 a form with a number; 1 a list without one (quoted data); 2 a symbol; 3 a string
-;;;; in a package definition; 4 another object that contains events (a vector, a comma, #. and
-;;;; others). Positions and lengths count decoded characters; a byte order mark counts as one.
+;;;; Event kinds: 0 a form with a number; 1 a list without a number (quoted data); 2 a symbol; 3 a
+;;;; string in a package definition; 4 another object that contains events (a vector, a comma, #.
+;;;; and others). Positions and lengths count decoded characters; a byte order mark counts as one.
 
 (in-package :steelbank)
 
@@ -46,7 +46,7 @@
     (symbol-name (if (consp format) (car format) format))))
 
 (defun implementation-symbol-p (symbol)
-  "Return true if SYMBOL is SBCL's and not a standard symbol, as in expansions of system macros."
+  "Return true if SYMBOL is uninterned or SBCL's and not standard, as in macro expansions."
   (let ((package (symbol-package symbol)))
     (or (null package)
         (and (system-package-p package)
@@ -154,7 +154,7 @@
 
 (defun better-sidecar-p (known sidecar)
   "Return true if SIDECAR need not replace KNOWN, the octets that are already stored."
-  ;; They are equal, or KNOWN is complete and SIDECAR is an incomplete one of the same contents.
+  ;; The two are equal, or KNOWN is complete and SIDECAR is an incomplete one of the same contents.
   (declare (type octets known sidecar))
   (or (equalp known sidecar)
       (and (/= (aref sidecar 7) 1)

@@ -11,9 +11,9 @@
 (defparameter *allowed*
   '(;; The self-test uses this before the Lisp half is loaded.
     ("self-test" "SB-DI" . "FORM-NUMBER-TRANSLATIONS")
-    ;; A test compares with the form numbers of the running SBCL.
+    ;; A test compares positions with the form numbers that the running SBCL assigns.
     ("tap" "SB-DI" . "FORM-NUMBER-TRANSLATIONS")
-    ;; The text of a test program signals this condition.
+    ;; A program in the text of a test signals this condition.
     ("project" "SB-KERNEL" . "HEAP-EXHAUSTED-ERROR")
     ;; The expected description of a structure contains this name.
     ("describe" "SB-PCL" . "SLOT-OBJECT"))

@@ -141,7 +141,7 @@
   "Export the methods before, during and after the replacement of MAKE-ANEW's method."
   ;; Export all methods, or only the methods that BASELINE lacks; export twice during the
   ;; replacement. For each export, return the number of records of the method's class, the number of
-  ;; methods that the export refutes, and whether the export must be repeated.
+  ;; methods that the export reports as removed, and whether the export must be repeated.
   (let* ((class (find-class 'made-anew))
          (method (find-method #'make-anew '() (list class))))
     (when baseline

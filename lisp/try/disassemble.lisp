@@ -3,7 +3,7 @@
 (in-package :steelbank)
 
 (defun named-code (symbol operator)
-  "Return the functions under SYMBOL, or under (OPERATOR SYMBOL), as conses of name and function."
+  "Return the functions of SYMBOL, as OPERATOR selects, as conses of name and function."
   ;; For a generic function, return the functions of its methods.
   (let* ((setf (equalp operator "setf"))
          (name (if setf (list 'setf symbol) symbol))

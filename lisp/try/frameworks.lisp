@@ -146,8 +146,8 @@
 
 (defun fiasco-values (form arguments)
   "Return the predicate of FORM, an asserted form, and conses of its parts and their values."
-  ;; Take them from ARGUMENTS, the arguments of the failure's report. Return NIL if these are in no
-  ;; known form.
+  ;; The values are from ARGUMENTS, the arguments of the failure's report. Return NIL if the
+  ;; arguments have no known form.
   (cond ((not (and (consp form) (consp (first arguments)))) nil)
         ;; The arguments are (predicate x y), then each form followed by its value.
         ((and (= (length form) 3) (= (length arguments) 5) (eq (first form) (caar arguments)))
@@ -331,7 +331,7 @@
                                               result :extensive))))))
 
 (defun parachute-results (result)
-  "Return the results in RESULT that Parachute's own report counts: all parts except tests."
+  "Return the results in RESULT that Parachute's own report counts: all but test results."
   (loop for part across (its-slot result "RESULTS")
         unless (is-a part "ORG.SHIRAKUMO.PARACHUTE" "TEST-RESULT")
           append (append (and (its-slot part "RESULTS") (parachute-results part)) (list part))))
@@ -486,12 +486,12 @@
     (push (prove-assertion report) *noted-assertions*))
   (funcall function report suite))
 
-;; For frameworks without named tests.
+;; These frameworks have no named tests.
 (defparameter *assertion-hooks*
   '(("PTESTER" "TEST-CHECK" ptester-check)
     ("PROVE.SUITE" "ADD-REPORT" prove-add-report)
     ("PROVE.TEST" "%SUBTEST" prove-subtest))
-  "The functions that each assertion calls, and the functions that encapsulate them.")
+  "Functions that assertions or subtests call: package, name, and the encapsulating function.")
 
 (defun call-with-assertions-noted (function)
   "Call FUNCTION, and return the assertions that were recorded during the call."

@@ -38,7 +38,7 @@
       (format nil "h~d" number))))
 
 (defun handle-object (handle)
-  "Return the object of HANDLE, whether it exists, and whether it has ever existed."
+  "Return the object of HANDLE, whether HANDLE exists, and whether it may have existed before."
   (let ((number (and (> (length handle) 1)
                      (char-equal (char handle 0) #\h)
                      (parse-integer handle :start 1 :junk-allowed t))))

@@ -19,7 +19,8 @@
   (loop for (key value) on plist by #'cddr collect (cons key value)))
 (defun named-parts (kind facts names-and-values)
   "Return the anatomy of an object with named parts."
-  ;; NAMES-AND-VALUES alternates names and functions that return the values.
+  ;; NAMES-AND-VALUES alternates names and functions. Each function returns a value and whether the
+  ;; part has one.
   (let ((parts (coerce (plist-alist names-and-values) 'vector)))
     (make-anatomy kind facts (length parts)
                   (lambda (index)

@@ -257,8 +257,8 @@
 
 (defun test-op-acts-p (system &optional seen)
   "Return true if the test-op of SYSTEM does more than load systems."
-  ;; Only methods and operations that it depends on are examined. SEEN are the systems already
-  ;; visited.
+  ;; Only the methods of PERFORM, and the operations that the test-op depends on, are examined. SEEN
+  ;; are the systems already visited.
   (flet ((tested-p (component)
            (let ((tested (and (typep component '(or string symbol asdf:system))
                               (asdf:find-system component nil))))
@@ -273,8 +273,8 @@
 
 (define-question "test-operations" (name &rest others)
   "Return the names of the systems to perform test-op on, to test the system NAME."
-  ;; Return NAME if its test-op does anything, or else those of OTHERS with a test-op that does
-  ;; something.
+  ;; Return NAME if its test-op does more than load systems. Otherwise return those of OTHERS for
+  ;; which that is true.
   (flet ((acts-p (name) (test-op-acts-p (asdf:find-system name))))
     (if (acts-p name)
         (list name)

@@ -20,7 +20,7 @@
   (starts (make-array 8 :adjustable t :fill-pointer 0) :type vector)
   ;; The number of the top-level form that is being evaluated.
   (form nil :type (or null unsigned-byte))
-  ;; The stack at the failure, as a property list, and whether it was examined or copied.
+  ;; The stack at the failure, as a property list, and whether NOTE-STACK was called.
   (stack '() :type list)
   (noted nil :type boolean))
 
@@ -75,7 +75,7 @@
           ((not (typep condition 'stack-exhausted)) (copy-stack)))))
 
 (defun leave-trial (trial)
-  "Leave TRIAL, because the host wants it to end."
+  "Leave TRIAL, because the host interrupts it."
   (note-stack trial nil)
   (leave 'end-of-trial '(:status :stopped)))
 

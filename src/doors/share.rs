@@ -279,10 +279,8 @@ pub(super) fn messages(socket: UnixStream) -> impl Iterator<Item = HostMessage> 
     lines.map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok())
 }
 
-/// Waits for a connection. Returns `None` if `timeout` passes first or `wake` becomes readable.
-///
-/// # Errors
-/// Polling or accepting fails.
+/// Waits for a connection. Returns `None` if `timeout` passes, or if `wake` becomes readable and no
+/// connection is waiting.
 pub(super) fn accept(
     listener: &UnixListener,
     wake: &impl AsFd,

@@ -63,8 +63,8 @@ impl CallTool {
     }
 }
 
-/// Calls a tool with a progress bar and without a time limit. Messages are worded for the command
-/// line.
+/// Calls a tool with a progress bar, and without a limit on the length of the answer. Messages are
+/// worded for the command line.
 pub(super) fn call_with_progress(
     tool: &Tool,
     session: &Session,
@@ -120,9 +120,9 @@ fn print_summary(
     Ok(if entries.is_empty() { Exit::NotFound } else { Exit::Answered })
 }
 
-/// Starts to make a snapshot in the background, if it is worth its cost. Returns `exit`. If the
-/// systems are not `complete`, returns the exit code for an engine error in place of a successful
-/// `exit`.
+/// Starts to make a snapshot in the background if it is worth its cost, and returns `exit`. If
+/// `complete` is `false`, because some systems did not load, the exit code becomes that of an
+/// engine error.
 fn finish(
     shell: &Shell,
     session: &Session,

@@ -105,7 +105,8 @@ impl LoadedProject {
 /// output is not created again after the handler has removed it.
 static CREATING_OUTPUT: Mutex<()> = Mutex::new(());
 
-/// Makes signals that end the process remove `unfinished` first. Call this function first.
+/// Makes signals that end the process remove `unfinished` first. Call this before creating
+/// `unfinished`.
 fn remove_at_signals(unfinished: PathBuf) -> Result<(), CommandError> {
     let ended = end_children_at_signals(move || {
         std::mem::forget(CREATING_OUTPUT.lock());

@@ -120,7 +120,7 @@ fn end(folder: Option<&std::path::Path>) -> ! {
     std::process::exit(0)
 }
 
-/// Runs the orders of a scratch image, which are calls of tools.
+/// Runs the orders of a scratch image, such as calls of tools.
 fn scratch(
     shell: &Shell,
     start: &HelperStart,

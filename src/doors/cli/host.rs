@@ -35,8 +35,8 @@ use crate::tools::session::Load;
 use crate::tools::{Clients, Permissions, Session};
 use crate::{Control, RecoverEditsRequest, Steelbank};
 
-/// The polling interval for new connections while the system cannot accept any, for example because
-/// Lisp code has used up the descriptors, and for the end of a running load.
+/// How often to check whether a running load has ended, and how long to wait after a connection
+/// could not be accepted, for example because Lisp code has used up the descriptors.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// State that all clients of the host share.

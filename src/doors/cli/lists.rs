@@ -28,8 +28,8 @@ const LISTS: [(&str, &[&str]); 16] = [
     ("who-specializes", &["users", "toplevel"]),
 ];
 
-/// The keys of answers with a place in the form `file:line:column`, or a list of such places, as
-/// their value.
+/// The keys in answers that have a place as their value, or a list of places. A place is a file,
+/// followed by a line and a column if they are known.
 const PLACES: [&str; 5] = ["approximate", "asd", "at", "place", "places"];
 
 const COUNT: &str = "count";

@@ -121,7 +121,7 @@ impl ProjectOptions {
         let mut all = true;
         for order in self.loads() {
             if session.recovery().is_deadly(&order) {
-                // Skip this system: loading it has killed Lisp before, which `status` reports.
+                // Skip this system: Lisp has died twice while loading it, which `status` reports.
                 all = false;
                 continue;
             }

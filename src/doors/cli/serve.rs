@@ -316,7 +316,7 @@ fn execute(origin: &ProcessStart, handover: &Handover) -> io::Error {
 }
 
 /// Removes the snapshot if `bank` could not start from it, and returns the option for a start
-/// without it.
+/// without a snapshot.
 pub(super) fn without_failed_snapshot(bank: &Steelbank) -> Option<OsString> {
     bank.discard_failed_snapshot()?;
     Some(OsString::from(format!("{FAILED_SNAPSHOT}a start from it failed")))

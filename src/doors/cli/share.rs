@@ -133,7 +133,7 @@ impl Joiner {
     /// prints texts on standard error and omits them.
     ///
     /// # Errors
-    /// The host rejects the client, or does not answer in time.
+    /// The host cannot be started, rejects the client, or does not answer in time.
     pub(super) fn join(
         &self,
         streams: [BorrowedFd<'_>; 2],

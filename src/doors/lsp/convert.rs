@@ -79,7 +79,8 @@ pub(super) fn uri_of(path: &Path) -> String {
     format!("file://{}", uri_path(path.as_os_str().as_bytes()))
 }
 
-/// Returns the byte offset of a position. A position past the end of a line is the line's end.
+/// Returns the byte offset of a position. A position past the end of a line is the line's end, and
+/// a position past the last line is the text's end.
 pub(super) fn offset_from(
     position: &Value,
     text: &str,

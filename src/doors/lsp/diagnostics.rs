@@ -54,14 +54,14 @@ pub struct CheckCopies(Mutex<Spare>);
 struct Spare {
     /// The copy that was started ahead of time, and the index's stamp at its start.
     copy: Option<(u64, SpareCopy)>,
-    /// The image's date of change when a new snapshot was last requested, so that each change
+    /// The date of the image's last change at the last request for a new snapshot. Each change
     /// requests only one snapshot.
     ordered: Option<SystemTime>,
 }
 
 impl Spare {
-    /// Starts a copy from the snapshot of the loaded systems. Requests a new snapshot if none is
-    /// recent enough.
+    /// Starts a copy from the snapshot of the loaded systems. If that fails, requests a new
+    /// snapshot, unless one was requested since the image's last change.
     fn start(&mut self, bank: &Steelbank) -> Option<(u64, SpareCopy)> {
         let stamp = bank.index().stamp();
         if let Ok(copy) = bank.run(&SpareCopyRequest, &Control::new(CHECK_TIME)) {
@@ -229,8 +229,8 @@ impl Server {
         self.document(&document.path).is_some_and(|current| current.version == document.version)
     }
 
-    /// Compiles a document and returns its diagnostics. Returns `None` if the check was cancelled,
-    /// or if the text is unsaved and is unbalanced or cannot be compiled in a copy.
+    /// Compiles a document and returns its diagnostics. Returns `None` if the check was cancelled.
+    /// Also returns `None` for unsaved text that is unbalanced or cannot be compiled in a copy.
     fn compiled(
         &self,
         document: &OpenDocument,

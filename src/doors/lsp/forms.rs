@@ -50,7 +50,7 @@ impl Server {
 
     /// Returns an edit that corrects the first error in the document's structure, such as an
     /// unbalanced parenthesis, according to the indentation. Returns no edit if the error, the line
-    /// where it shows and the correction are all outside the requested lines.
+    /// where it becomes visible and the correction are all outside the requested lines.
     pub(super) fn code_actions(&self, params: &Value) -> Answered {
         let document = self.document_of(params)?;
         let encoding = self.encoding();

@@ -107,8 +107,8 @@ impl Server {
     }
 
     /// Plans the rename on the texts on disk, and moves its edits to the current text of open
-    /// documents. In forms of unsaved documents that have changed since the load, occurrences are
-    /// found by reading the text, and the user must confirm the edits of these occurrences.
+    /// documents. In unsaved documents, the forms that have changed since the load are searched by
+    /// reading the text. The user must confirm the edits in these forms.
     fn rename_symbol(&self, found: &FileOccurrence, new: &str, control: &Control) -> Answered {
         let mut request = RenameRequest::new(barred(&found.symbol.name), new);
         request.package = Some(found.symbol.package.clone());

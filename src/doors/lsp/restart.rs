@@ -96,7 +96,7 @@ impl Restartable for Server {
 
     fn abandon_lisp(&self) {
         self.answer_deferred();
-        self.show(1, &format!("Lisp died three times in a minute and will not restart: {}.", self.remedy()));
+        self.show(1, &format!("Lisp died three times in a minute. To start it again, {}.", self.remedy()));
     }
 }
 
@@ -155,12 +155,12 @@ impl Server {
     /// Answers the deferred requests with errors, because the program will not restart.
     fn answer_deferred(&self) {
         for request in std::mem::take(&mut *self.deferred.lock()) {
-            let why = format!("Lisp has died and will not restart: {}.", self.remedy());
+            let why = format!("Lisp has died. To start it again, {}.", self.remedy());
             self.respond(request.id.clone(), Err(RequestRefusal::failed(why)));
         }
     }
 
-    /// Returns advice on how to start Lisp again after it has died too often.
+    /// Returns how to start Lisp again after it has died too often, for the end of a sentence.
     fn remedy(&self) -> &str {
         match self.joined {
             Some(_) => "an agent that shares it can call restart-lisp",

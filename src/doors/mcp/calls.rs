@@ -45,8 +45,8 @@ pub(super) struct UnansweredCall {
     answered: bool,
     /// The request line, if the call may be repeated.
     pub(super) line: Option<Vec<u8>>,
-    /// Whether the call runs on Lisp's thread for short work, so that it need not wait for long
-    /// work.
+    /// Whether the call need not wait for long work, because it needs no Lisp or runs on Lisp's
+    /// thread for short work.
     brief: bool,
     /// The error response of a deferred call, for the case that the program does not restart.
     failed: Option<Vec<u8>>,

@@ -45,7 +45,7 @@ impl Client {
     /// gets a message when [`Client::end`] is called.
     ///
     /// # Errors
-    /// A descriptor cannot be duplicated.
+    /// A descriptor cannot be created.
     pub(super) fn new(
         input: OwnedFd,
         output: OwnedFd,

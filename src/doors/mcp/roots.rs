@@ -29,7 +29,8 @@ fn path_of(uri: &str) -> Option<PathBuf> {
     bytes.starts_with(b"/").then(|| PathBuf::from(std::ffi::OsString::from_vec(bytes)))
 }
 
-/// Decodes a URI's percent-encoded part. Returns `None` if a `%` is not followed by two digits.
+/// Decodes a URI's percent-encoded part. Returns `None` if a `%` is not followed by two hexadecimal
+/// digits.
 pub(super) fn decoded(part: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut rest = part.chars();

@@ -95,7 +95,8 @@ impl Endpoint {
             Message::Response { .. } => None,
         };
         let (meta, version) = (Meta::of(params), text(headers, VERSION));
-        // This includes unknown versions, which the MCP server in the host rejects.
+        // Forward unknown versions in this way, too, because the MCP server in the host rejects
+        // them.
         if meta.version().is_some_and(|version| !has_sessions(version.as_str()))
             || version.is_some_and(|version| !has_sessions(version))
         {
