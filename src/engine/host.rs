@@ -102,8 +102,8 @@ pub(super) fn install(runtime: &Runtime, host: &'static Shared) -> io::Result<()
         let reason = if reason.is_null() {
             "unknown".into()
         } else {
-            // SAFETY: the text is from the shim, which writes it once, before it reports the death,
-            // or is a leaked copy of a literal. It is NUL-terminated and never freed.
+            // SAFETY: the text is a leaked copy of a literal, or a text that the shim completes
+            // before it reports the death. It is NUL-terminated and never freed or changed.
             unsafe { CStr::from_ptr(reason) }.to_string_lossy().into_owned()
         };
         host.die(status, reason.trim());
