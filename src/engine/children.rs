@@ -111,8 +111,8 @@ const WRITING: Duration = Duration::from_secs(5);
 
 /// Handles SIGTERM, SIGHUP and SIGINT, unless they are ignored. When one arrives, waits for
 /// writers, calls `clean`, ends the children, and then ends this process by the signal. Must be
-/// called before SBCL starts; SBCL's own children then end even if this process is killed. Later
-/// calls have no effect.
+/// called before SBCL starts; the programs that Lisp code runs then end even if this process is
+/// killed. Later calls have no effect.
 ///
 /// # Errors
 /// The system refuses a thread or a semaphore.

@@ -297,7 +297,7 @@ void steelbank_reserve_below_stacks(void) { wants_reserve = 1; }
 
 /* Allocates the stacks of a thread. SBCL would put them anywhere, directly above other mappings.
  * The reserve is never unmapped, because lanes last as long as the process. If the address space is
- * limited, there is no reserve, because it would count. */
+ * limited, there is no reserve, because it would count against the limit. */
 os_vm_address_t __real_os_alloc_gc_space(int space, int attributes, os_vm_address_t address, os_vm_size_t size);
 os_vm_address_t __wrap_os_alloc_gc_space(int space, int attributes, os_vm_address_t address, os_vm_size_t size) {
   struct rlimit limit;
