@@ -56,8 +56,8 @@ const char *steelbank_sbcl_version(void) { return SBCL_VERSION; }
 /* True while the host's code runs on this Lisp thread. */
 static __thread int in_host;
 
-/* The signal mask that this thread has in Lisp. While an interrupt is deferred, SBCL has blocked all of its
- * signals, and calls lose if it finds some of them unblocked. */
+/* The signal mask that this thread has in Lisp. While an interrupt is deferred, SBCL has blocked
+ * all of its signals, and calls lose if it finds some of them unblocked. */
 static __thread sigset_t in_lisp;
 
 /* A thread that waits in the host has Lisp's interrupts disabled. A process signal delivered to
