@@ -141,7 +141,7 @@ fn questions(text: &str) -> Vec<Question> {
     all
 }
 
-/// Debian's SBCL with the project loaded, for one side also Swank.
+/// Debian's SBCL with the project loaded, and for one side also Swank.
 struct Lisp(Peer);
 
 impl Lisp {
