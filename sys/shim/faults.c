@@ -107,8 +107,8 @@ static struct catch_block *catch_block_of(struct thread *thread, lispobj tag) {
   return block;
 }
 
-/* Returns the stack pointer for a throw to TAG from the frame at `frame`. Sets `keeper` to the frame
- * that must then be the caller: the frame of the function with the next cleanup form, or with TAG.
+/* Returns the stack pointer for a throw to TAG from the frame at `frame`. Sets `keeper` to the
+ * frame that must then be the caller: that of the function with the next cleanup form, or TAG.
  * The frames below `keeper` are dead, but SBCL's UNWIND would run cleanup forms below them, and the
  * forms need their room. Returns NULL if there are no dead frames. */
 static char *dead_frames_end(struct thread *thread, char *frame, lispobj tag, char **keeper) {
@@ -152,8 +152,8 @@ void steelbank_leave_by(uint64_t function, uint64_t tag) {
 }
 
 /* Makes Lisp leave what it runs, after code that handles an overflow has exhausted the guard page,
- * too. Runs no handlers, and skips cleanup forms that have no room. Closes the hard guard page, which
- * may have been opened for a signal. */
+ * too. Runs no handlers, and skips cleanup forms that have no room. Closes the hard guard page,
+ * which may have been opened for a signal. */
 static void force_unwind(struct thread *thread, os_context_t *context) {
   char *floor = (char *)CONTROL_STACK_GUARD_PAGE(thread);
   char *stack_pointer = (char *)*os_context_sp_addr(context), *frame = (char *)*os_context_fp_addr(context);
