@@ -350,8 +350,8 @@ fn returns(mut server: Command, deadly: &Path, question: &str, times: usize) -> 
     took
 }
 
-/// Measures how long SBCL takes to compile and load the last file of the system in `folder`, in an
-/// image that has the system's package: elapsed and processor time.
+/// Measures how long SBCL takes to compile and load the last file of the system in `folder`:
+/// elapsed and processor time. The image has the system's package.
 fn compile_alone(folder: &Path, fasl: &Path) -> (Duration, Duration) {
     let bank = Steelbank::builder().start().unwrap();
     let allowed = Duration::from_secs(60);

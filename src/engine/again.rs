@@ -35,8 +35,8 @@ pub struct ProcessStart {
 static WRITERS: Mutex<(usize, bool)> = Mutex::new((0, false));
 static WRITTEN: Condvar = Condvar::new();
 
-/// Marks a call that writes files. While a `Writing` exists, the program is not re-executed, and a
-/// server that is about to end waits for it (after a signal, a few seconds at most).
+/// Marks a call that writes files. While a `Writing` exists, the program is not re-executed. A
+/// server that is about to end waits for it, but after a signal only for a few seconds.
 #[derive(Debug)]
 pub struct Writing(());
 

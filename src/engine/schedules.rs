@@ -112,7 +112,7 @@ fn lane_is_idle_once_outcome_is_delivered() {
     );
 }
 
-/// If the watch runs late, a job that does not stop is answered before its lane is taken over, and
+/// If the watch runs late, a job that does not stop is answered before its lane is taken over. It
 /// still has the usual time to stop after the first interrupt.
 #[test]
 fn late_watch_answers_before_takeover() {

@@ -140,9 +140,9 @@ pub(super) struct LaneActions {
     pub(super) next: Option<Instant>,
 }
 
-/// Returns how long the thread with this ID in this process has waited for a processor while it was
-/// ready to run: the second number of /proc's `schedstat`, in nanoseconds. Returns zero if the
-/// kernel does not report it.
+/// Returns how long the thread with this ID has waited for a processor while it was ready to run.
+/// This is the second number of /proc's `schedstat`, in nanoseconds. Returns zero if the kernel
+/// does not report it.
 pub(super) fn waited_for_processor(thread: i32) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).unwrap_or_default();
     Duration::from_nanos(text.split(' ').nth(1).and_then(|waited| waited.parse().ok()).unwrap_or(0))

@@ -36,7 +36,7 @@ pub struct SbclPlaces<'a> {
 
 impl SbclPlaces<'_> {
     /// Returns the line and column, from 1, of the form after `offset` bytes of the file with this
-    /// logical pathname.
+    /// logical pathname or native path. Returns `None` if the file or the form does not exist.
     pub fn form_after(&mut self, file: &str, offset: u32) -> Option<LineColumn> {
         if let Some(place) = self.sources.baked(file, offset) {
             return Some(place);

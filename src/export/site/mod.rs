@@ -263,8 +263,9 @@ impl Site<'_> {
             .filter(|definition| definition.entity.facet == Facet::Package)
             .map(|definition| model.symbols[definition.entity.symbol as usize].name.clone())
             .collect();
-        // Prefer definitions to declarations, then definitions by standard operators to methods and
-        // to definitions by the project's macros, and then other files to test files.
+        // Prefer definitions to declarations. Among equals, prefer definitions by standard
+        // operators to methods and to definitions by the project's macros, and then other files to
+        // test files.
         let own = |symbol: SymbolNumber| {
             let all = model.symbols[symbol as usize].definitions.iter();
             let all = all.map(|&number| &model.definitions[number as usize]);

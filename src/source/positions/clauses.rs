@@ -17,9 +17,9 @@ pub struct Clauses {
 }
 
 impl PositionedFile {
-    /// Adds to `clauses` the operators of lists that have one of these arguments: the keyword
-    /// `name`, or a token with the name `name` that starts at one of `starts`. Skips operators that
-    /// are functions, standard operators or keywords. Needs a sidecar.
+    /// Adds to `clauses` the operators of lists that contain the keyword `name` as an argument, or
+    /// a token with this name that starts at one of `starts`. Skips operators that are functions,
+    /// standard operators or keywords. Needs a sidecar.
     pub fn add_clauses(&self, name: &str, starts: &BTreeSet<u32>, clauses: &mut Clauses) {
         let Reading::Tap(tapped) = &self.reading else { return };
         let sidecar = &tapped.sidecar;
