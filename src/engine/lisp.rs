@@ -131,8 +131,8 @@ impl Lisp {
     }
 
     /// Waits until the recorded trouble differs from `seen`, and returns all trouble so far. The
-    /// trouble changes when Lisp dies, one of its threads is abandoned, or a job or a load exhausts the
-    /// heap.
+    /// trouble changes when Lisp dies, one of its threads is abandoned, or a job or a load exhausts
+    /// the heap.
     pub fn wait_for_trouble(&self, seen: &EngineTrouble) -> EngineTrouble {
         self.shared.phase.wait_for_trouble(seen)
     }

@@ -212,8 +212,8 @@ pub(super) fn symbol(tapped: &Tapped, form: &TapForm, event: usize) -> Option<Pa
 }
 
 impl PositionedFile {
-    /// Lists the ranges of the keyword argument `keyword` in lists that begin with `sought`. Needs a
-    /// sidecar.
+    /// Lists the ranges of the argument keyword `keyword` in lists that begin with `sought`. Needs
+    /// a sidecar.
     pub fn keyword_arguments(
         &self,
         sought: &SearchTarget,
