@@ -63,7 +63,7 @@ fn save_core(sbcl: &Path, out: &Path, image: &Path) -> Result<()> {
     let export = fs::read(out.join("xref.export"))?;
     let places = steelbank_xref::places::of_sources(&export, Some(sbcl))?;
     let index = steelbank_xref::bake::bake(&export, &places)
-        .map_err(|error| format!("the core's cross references cannot be baked: {error:?}"))?;
+        .map_err(|error| format!("the core's cross references cannot be indexed: {error:?}"))?;
     fs::rename(&core, image.join("steelbank.core"))?;
     fs::write(image.join("steelbank.xref"), index)?;
     Ok(())

@@ -1,4 +1,4 @@
-//! Compares steelbank over MCP with ripgrep on ten tasks of agents in projects written by others,
+//! Compares steelbank over MCP with ripgrep on ten typical tasks of agents in third-party projects,
 //! and on five questions about benches/agent/hard.txt: `cargo bench --bench agent [-- FOLDER]`.
 //!
 //! benches/agent/tasks.txt scripts both sides and lists the correct lines. The bench counts calls,
@@ -36,8 +36,7 @@ struct Task {
     asks: Vec<(String, Value)>,
     commands: Vec<String>,
     truth: BTreeSet<String>,
-    /// Lines that count neither as right nor as wrong. In these patterns, `.*` is the only
-    /// operator.
+    /// Patterns of lines that count neither as right nor as wrong. Their only operator is `.*`.
     fine: Vec<String>,
     by_truth_alone: bool,
 }

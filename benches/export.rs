@@ -18,7 +18,7 @@ fn processor() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Returns a figure of this process's memory, in MiB.
+/// Returns the line `name` of this process's memory status, in MiB.
 fn memory(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with(name)).unwrap();

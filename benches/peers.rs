@@ -109,7 +109,7 @@ fn print(all: &[Question], said: &[[Option<String>; 4]], took: &mut [[Vec<f64>; 
     }
     let sums = faults.iter().zip(unasked).map(|(faults, unasked)| match unasked {
         0 => faults.to_string(),
-        _ => format!("{faults}, and {unasked} without a way to ask"),
+        _ => format!("{faults}; {unasked} questions not supported"),
     });
     println!("| all: wrong and missing | {} |", sums.collect::<Vec<_>>().join(" | "));
     assert_eq!(faults[0], 0, "steelbank has wrong or missing lines");
@@ -141,7 +141,7 @@ fn questions(text: &str) -> Vec<Question> {
     all
 }
 
-/// Debian's SBCL with the project loaded, for one side also Swank.
+/// Debian's SBCL with the project loaded, and for one side also Swank.
 struct Lisp(Peer);
 
 impl Lisp {

@@ -149,7 +149,7 @@ fn verify(root: &Path, work: &Path, names: &[String], program: PathBuf) {
     let drawn = Random::new(1).sample(cautioned, count);
     let outcomes = rename_each(&bank, &drawn);
     println!(
-        "seen: {failed} systems do not load; of {} renames with cautions, applied: {:?}",
+        "seen: {failed} systems do not load; {} renames with cautions were tried; applied: {:?}",
         drawn.len(),
         outcomes.applied
     );

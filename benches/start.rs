@@ -13,8 +13,8 @@
 //! An edit is also measured in processor time. The bench fails if one of three figures exceeds its
 //! limit. The first compares an edit's time beyond the start with compiling the file alone. The
 //! second compares the processor time of a command that has `--system auto` with that of a command
-//! in an empty image. The third compares the processor time of the background work of a project of
-//! four files, edited before each of many commands, with as many loads.
+//! in an empty image. The third compares the processor time of a command's background work with
+//! that of a load, in a project of four files that is edited before each of many commands.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::panic, missing_docs)]
@@ -211,12 +211,12 @@ fn main() {
     );
 }
 
-/// The maximum number of edits before the small project's snapshot must have been renewed.
+/// The bench fails if the small project's snapshot has not been renewed after this number of edits.
 const EDITS: u32 = 1000;
 
-/// Edits a project of four files before each of many commands, until its snapshot has been renewed
-/// in the background. Returns the processor time of the commands' background processes for each
-/// edit, as a multiple of one load.
+/// Edits a project of four files before each of many commands, until a background process has
+/// renewed its snapshot. Returns the mean processor time of the background processes for each edit,
+/// as a multiple of one load.
 fn behind(folder: &Path) -> f64 {
     let root = folder.join("small");
     fs::create_dir_all(root.join(".git")).unwrap();
@@ -248,7 +248,8 @@ fn behind(folder: &Path) -> f64 {
     let empty = median((0..11).map(|_| processor_of(|| run(&["who-calls", "cl:mapcar"], "SB-")).1));
     let (mut before, mut after) = (Duration::ZERO, Duration::ZERO);
     let mut edits = 0;
-    // In less processor time than this, no snapshot can have been made.
+    // If the background processes took at least half the time of making a snapshot, they have made
+    // one.
     while after < making / 2 {
         assert!(edits < EDITS, "no new snapshot was made");
         let number = edits;
@@ -349,8 +350,8 @@ fn returns(mut server: Command, deadly: &Path, question: &str, times: usize) -> 
     took
 }
 
-/// Measures how long SBCL takes to compile and load the last file of the system in `folder`, in an
-/// image that has the system's package: elapsed and processor time.
+/// Measures how long SBCL takes to compile and load the last file of the system in `folder`:
+/// elapsed and processor time. The image has the system's package.
 fn compile_alone(folder: &Path, fasl: &Path) -> (Duration, Duration) {
     let bank = Steelbank::builder().start().unwrap();
     let allowed = Duration::from_secs(60);

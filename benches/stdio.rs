@@ -1,6 +1,6 @@
-//! Benchmarks `steelbank serve` from its client's view: process start to first answer, and each
-//! tool's round trip, compared with the cost of the pipes (a process that only repeats the answer).
-//! Run with `cargo bench --bench stdio`.
+//! Benchmarks `steelbank serve` from its client's view: the time from process start to the first
+//! answer, and the round trip of each tool. Compares them with the cost of the pipes, measured with
+//! a process that only repeats the answer. Run with `cargo bench --bench stdio`.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -291,8 +291,9 @@ fn different_in_flight(bencher: Bencher<'_, '_>) {
     server.end();
 }
 
-/// Measures who-references in stages: `ping`, the server's input and output; the query alone, in
-/// this process; and the tool, which also checks arguments and formats text and JSON.
+/// Measures three stages of who-references. `ping` is only the server's input and output.
+/// `question` is the query alone, in this process. `tool` also checks arguments and formats text
+/// and JSON.
 #[divan::bench(args = ["ping", "question", "tool"])]
 fn stages(bencher: Bencher<'_, '_>, stage: &str) {
     if stage == "ping" {

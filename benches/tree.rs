@@ -10,9 +10,10 @@
 //!
 //! From 27 MB on, the bench fails if a figure of the second process exceeds its limit, or if
 //! indexing takes more than 12 times as long as reading. Up to 100 MB, the ratio to find_references
-//! has a limit only for MAPCAR, and memory may grow by 64 MiB. Above, the ratio has a limit for
-//! each name. Memory may not exceed 300 MiB in total. At any size, the first load and call without
-//! an index may take at most 1.6 times as long as indexing, if indexing takes a second or more.
+//! has a limit only for MAPCAR, and memory may grow by 64 MiB. Above 100 MB, the ratio has a limit
+//! for each name, and the growth has none. Memory may not exceed 300 MiB in total. At any size, the
+//! first load and call without an index may take at most 1.6 times as long as indexing, if indexing
+//! takes a second or more.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::panic, missing_docs)]

@@ -52,9 +52,9 @@ type Cost = Vec<f64>;
 
 const FIGURES: [&str; 15] = [
     "load, wall, ms", "load, processor, ms", "process, processor, ms", "first question, ms",
-    "second question, ms", "resident, MiB", "resident, collected, MiB", "of the load: Lisp's garbage, ms",
+    "second question, ms", "resident, MiB", "resident, collected, MiB", "load: garbage collection, ms",
     "of memory: Lisp's data, MiB", "Lisp's garbage, MiB", "of the load: export of the index, ms",
-    "baking the index, ms", "then: sidecars, questions, ms", "of memory: the index, MiB",
+    "building the index, ms", "after it: sidecars, questions, ms", "of memory: the index, MiB",
     "other memory of the host, MiB",
 ];
 

@@ -206,7 +206,7 @@ fn is_passing(message: &Value) -> bool {
         || result["structuredContent"]["as_of"].is_u64()
 }
 
-/// A measurement of the process.
+/// A measurement of the server's process.
 #[derive(Debug, Clone, Copy)]
 struct Look {
     resident: u64,

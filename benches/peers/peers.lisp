@@ -39,7 +39,7 @@
   (dolist (symbol (apropos-list part package)) (defined symbol :function)))
 
 (defun locations (answers)
-  "Print the positions in ANSWERS of Swank's, which are lists of a name and a location."
+  "Print the positions in ANSWERS, which are Swank's lists of a name and a location."
   (loop for (nil location) in answers
         for (kind (nil file) (nil position)) = location
         when (eq kind :location) do (place file (1- position))))

@@ -35,8 +35,8 @@ pub struct ProcessStart {
 static WRITERS: Mutex<(usize, bool)> = Mutex::new((0, false));
 static WRITTEN: Condvar = Condvar::new();
 
-/// Marks a call that writes files. While a `Writing` exists, the program is not re-executed, and a
-/// server that is about to end waits for it (after a signal, a few seconds at most).
+/// Marks a call that writes files. While a `Writing` exists, the program is not re-executed. A
+/// server that is about to end waits for it, but after a signal only for a few seconds.
 #[derive(Debug)]
 pub struct Writing(());
 
@@ -51,12 +51,12 @@ impl Writing {
         })
     }
 
-    /// Waits until no call writes.
+    /// Waits until no call that writes files is running.
     pub fn wait_for_end() {
         WRITTEN.wait_while(&mut WRITERS.lock(), |writers| writers.0 > 0);
     }
 
-    /// Forbids new writers permanently, and waits at most `most` for the current writers to end.
+    /// Forbids new writers permanently, and waits up to `most` for the current writers to end.
     /// Called when the program is about to end.
     pub(super) fn end(most: Duration) {
         let mut writers = WRITERS.lock();
@@ -127,7 +127,7 @@ fn try_execute(
     disarm_timers();
     signals::restore();
     // SAFETY: `program` and the elements of both arrays are NUL-terminated strings, and the arrays
-    // are NULL-terminated. All live until the call returns, if it does.
+    // are NULL-terminated. All of them live at least until the call returns.
     unsafe { libc::execve(program.as_ptr(), arguments_array.as_ptr(), variables_array.as_ptr()) };
     Err(io::Error::last_os_error())
 }
@@ -194,13 +194,13 @@ pub(crate) fn adopt_descriptor(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: the call changes a flag of a descriptor.
     unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
     // SAFETY: the descriptor is open and survived the execution of this program. Nothing in this
-    // program owns it: every descriptor that it opens itself is close-on-exec, and adopted
-    // descriptors are from then on.
+    // program owns it: SBCL has not started, Rust code opens its descriptors close-on-exec, and
+    // adopting a descriptor sets that flag.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Reaps the ended children that the program started before it was re-executed. No other code waits
-/// for them.
+/// Reaps all children that have ended. After a re-execution, no code waits for the children that
+/// the program started before it.
 pub fn reap_children() {
     // SAFETY: the call writes nothing; without children it is an error, which ends the loop.
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
@@ -259,8 +259,8 @@ mod tests {
     fn signals_during_execution_do_not_end_the_process() {
         extern "C" fn hears(_: libc::c_int) {}
         for round in 0..10 {
-            // SAFETY: the child only calls functions that work after a fork, or that glibc makes
-            // work there.
+            // SAFETY: the child calls only functions that are safe after a fork, by POSIX or in
+            // glibc.
             let child = unsafe { libc::fork() };
             if child == 0 {
                 // SAFETY: the handler does nothing.

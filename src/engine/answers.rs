@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 /// The Lisp thread that a job runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
-    /// Short questions. Their thread is Lisp's main thread, until a job on it cannot be stopped;
-    /// then a new thread replaces it.
+    /// Short questions. They run on Lisp's main thread. If a job on it cannot be stopped, a new
+    /// thread takes over the lane.
     Query = 0,
     /// Long work, such as compiling a system, in parallel with questions.
     Work = 1,
@@ -64,12 +64,13 @@ pub struct EngineStatus {
     pub completed: u64,
     /// The number of threads abandoned because a job on them could not be stopped.
     pub abandoned_threads: u64,
-    /// The time from the start until the image was ready, in microseconds.
+    /// The time from the start until the image was ready, in microseconds, or `None` if it was
+    /// never ready.
     pub start_microseconds: Option<u64>,
     /// The time at which the runtime ended, in seconds since 1970, or `None` while it is alive. The
     /// index is not updated after that time.
     pub died_at: Option<u64>,
-    /// Errors reported by background Lisp threads and by the engine, oldest first; at most 100.
+    /// Errors reported by background Lisp threads and by the engine: the latest 100, oldest first.
     pub reports: Vec<String>,
 }
 
@@ -88,7 +89,7 @@ pub struct EngineTrouble {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallAnswer {
-    /// UTF-8 JSON or packed bytes, as the question documents.
+    /// JSON in UTF-8 or packed bytes; the documentation of the question states which.
     pub bytes: Vec<u8>,
     /// The call's output to the standard streams, up to a limit.
     pub output: String,
@@ -148,7 +149,8 @@ pub enum CallError {
     /// The code failed.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// The call was stopped: it exceeded its time limit, or its job was interrupted.
+    /// The call was stopped or refused: its limit or the job's deadline has passed, the job was
+    /// cancelled, its thread was abandoned, or Lisp is dead.
     #[error("the call was stopped")]
     Interrupted,
 }
@@ -187,13 +189,12 @@ pub enum LispError {
     /// The deadline passed before the job ended.
     #[error("Lisp did not answer within {milliseconds} ms{work}")]
     DeadlinePassed {
-        /// The time allowed.
+        /// The job's time limit.
         milliseconds: u64,
-        /// Whether the job ran and was stopped.
+        /// Whether the job was started, and whether it was stopped.
         work: Expired,
     },
-    /// The thread of a running job, for example in the job's progress listener, tried to wait for
-    /// another job of its lane.
+    /// A job, or its progress listener, tried to wait for another job of the same lane.
     #[error(
         "this thread runs a job of Lisp's {lane} lane and would deadlock waiting for another job of that lane; wait on another thread"
     )]

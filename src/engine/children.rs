@@ -46,7 +46,7 @@ fn is_copy(process: &Process) -> bool {
             == std::fs::read_link("/proc/self/exe").ok()
 }
 
-/// Lists the live descendants of this process, except helpers and the helpers' children.
+/// Lists the live descendants of this process, except helpers and their descendants.
 fn descendants() -> HashSet<Process> {
     let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -100,7 +100,7 @@ extern "C" fn note_end(signal: libc::c_int) {
     }
 }
 
-/// Returns whether children must end with this process.
+/// Returns whether children must end with this process: [`end_children_at_signals`] was called.
 pub(super) fn end_with_process() -> bool {
     ENDING.get().is_some()
 }
@@ -109,9 +109,10 @@ pub(super) fn end_with_process() -> bool {
 /// unfinished by then.
 const WRITING: Duration = Duration::from_secs(5);
 
-/// Handles the signals that end this process: waits for writers, calls `clean`, ends the children,
-/// and then ends the process. Must be called before SBCL starts; SBCL's own children then end even
-/// if this process is killed.
+/// Handles SIGTERM, SIGHUP and SIGINT, unless they are ignored. When one arrives, waits for
+/// writers, calls `clean`, ends the children, and then ends this process by the signal. Must be
+/// called before SBCL starts; the programs that Lisp code runs then end even if this process is
+/// killed. Later calls have no effect.
 ///
 /// # Errors
 /// The system refuses a thread or a semaphore.
@@ -126,8 +127,7 @@ pub(crate) fn end_children_at_signals(clean: impl FnOnce() + Send + 'static) -> 
         clean();
         end_children();
         let signal = ENDED_BY.load(Ordering::SeqCst);
-        // SAFETY: the first call sets the default action, which is no handler; the second makes
-        // that action end the process.
+        // SAFETY: the first call removes the handler; the second ends the process by the signal.
         unsafe {
             libc::signal(signal, libc::SIG_DFL);
             libc::kill(libc::getpid(), signal);
@@ -138,7 +138,8 @@ pub(crate) fn end_children_at_signals(clean: impl FnOnce() + Send + 'static) -> 
         // are async-signal-safe.
         let before = unsafe { libc::signal(signal, note_end as *const () as libc::sighandler_t) };
         if before == libc::SIG_IGN {
-            // Leave it ignored, as nohup has set it. SAFETY: ignoring a signal installs no handler.
+            // Leave the signal ignored; nohup, for example, starts programs with SIGHUP ignored.
+            // SAFETY: ignoring a signal installs no handler.
             unsafe { libc::signal(signal, libc::SIG_IGN) };
         }
     }

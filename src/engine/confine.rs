@@ -144,7 +144,7 @@ const REFUSED_CALLS: &[i64] = &[
 ];
 
 /// The ioctl requests that the filter allows. They query terminals and the number of readable
-/// bytes, or set a flag of a descriptor of the process. Other requests could inject input into
+/// bytes, or set flags of the process's descriptors. Other requests could inject input into
 /// terminals or change attributes of files that are open for reading.
 const ALLOWED_CONTROLS: &[u64] = &[
     libc::TCGETS,

@@ -12,7 +12,8 @@ use crate::engine::{Interrupt, LispError, OnProgress, Progress, Ticket};
 /// The default time limit of a question or an action.
 pub const ALLOWED: Duration = Duration::from_secs(30);
 
-/// A token that cancels a question or an action. Clones share their state.
+/// A token that cancels a question or an action, and all later ones that use it. Clones share their
+/// state.
 #[derive(Clone, Default)]
 pub struct Cancellation {
     inner: Arc<CancellationState>,
@@ -46,8 +47,8 @@ impl Cancellation {
     }
 }
 
-/// A guard that cancels its question when dropped; no effect if the question has ended. See
-/// [`Control::cancel_on_drop`].
+/// A guard that cancels the token of its question when dropped. The answer of a question that has
+/// ended stays valid. See [`Control::cancel_on_drop`].
 #[derive(Debug)]
 pub struct CancelOnDrop(Cancellation);
 

@@ -5,8 +5,8 @@ use std::ptr::null_mut;
 
 use super::sync::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
-/// The runtime's death. The shim reports it, and so does the host when Lisp's toplevel function
-/// returns, possibly at the same time.
+/// The exit status and the reason of the runtime's death. The shim reports a death; the host
+/// reports one if Lisp's toplevel function returns. Both may report at the same time.
 pub(super) struct Death {
     set: AtomicBool,
     status: AtomicI32,

@@ -1,8 +1,9 @@
 //! The host's functions that Lisp and the shim call: the Rust side of `struct steelbank_host`.
 //!
-//! Lisp calls them through a C table. They deliver a call's answer, output and progress through
-//! thread-local variables to the Rust code that made the call, run the lanes' jobs
-//! ([`Shared::serve`]), give orders to Lisp's supervisor, and record the runtime's death.
+//! Lisp calls them through a C table. Some pass a call's answer, output and progress through
+//! thread-local variables to the Rust code that made the call. The others run the lanes' jobs
+//! ([`Shared::serve`]), give orders to Lisp's supervisor, return the folder of the contrib modules,
+//! store reports, and record the runtime's death.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ffi::{CStr, c_char, c_int};
@@ -102,8 +103,8 @@ pub(super) fn install(runtime: &Runtime, host: &'static Shared) -> io::Result<()
         let reason = if reason.is_null() {
             "unknown".into()
         } else {
-            // SAFETY: the text is from the shim, which writes it once, before it reports the death,
-            // or is a leaked copy of a literal. It is NUL-terminated and never freed.
+            // SAFETY: the text is a leaked copy of a literal, or a text that the shim completes
+            // before it reports the death. It is NUL-terminated and never freed or changed.
             unsafe { CStr::from_ptr(reason) }.to_string_lossy().into_owned()
         };
         host.die(status, reason.trim());

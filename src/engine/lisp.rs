@@ -21,8 +21,8 @@ use super::ticket::{self, ProgressListener, Ticket};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SaveError {
-    /// The image has contents that cannot be saved, described by one sentence each. Lisp continues
-    /// to run.
+    /// The image has contents that cannot be saved; each sentence describes one of them. Lisp
+    /// continues to run.
     #[error("{}", .0.join(" "))]
     Unsaveable(Vec<String>),
     /// Lisp could not check whether the image can be saved.
@@ -130,8 +130,9 @@ impl Lisp {
         }
     }
 
-    /// Waits until the trouble differs from `seen`: until Lisp has died, one of its threads was
-    /// abandoned, or a job or a load has exhausted the heap. Returns all trouble so far.
+    /// Waits until the recorded trouble differs from `seen`, and returns all trouble so far. The
+    /// trouble changes when Lisp dies, one of its threads is abandoned, or a job or a load exhausts
+    /// the heap.
     pub fn wait_for_trouble(&self, seen: &EngineTrouble) -> EngineTrouble {
         self.shared.phase.wait_for_trouble(seen)
     }
@@ -155,7 +156,7 @@ impl Lisp {
     }
 
     /// Returns the number of jobs that the work lane has started so far, or `None` while it runs a
-    /// job. If two results are equal, no such job ran between them.
+    /// job. If two results are the same number, no such job ran between them.
     pub(crate) fn long_jobs_started(&self) -> Option<u64> {
         self.shared.queue.taken_if_idle(Lane::Work)
     }
@@ -171,7 +172,7 @@ impl Lisp {
     }
 }
 
-/// Proof that the current code runs on a Lisp thread. It is lent to jobs, and cannot leave them:
+/// Proves that the current code runs on a Lisp thread. A job gets a reference that it cannot keep:
 ///
 /// ```compile_fail
 /// fn takes_away<T: Send>() {}
@@ -229,7 +230,7 @@ impl<'a> OnLisp<'a> {
         let ping =
             self.entry.points.ping.filter(|_| self.shared.may_enter()).ok_or(CallError::Interrupted)?;
         // SAFETY: the token proves that this is a Lisp thread. The runtime was alive just now; if
-        // the runtime dies later, it parks the threads that are inside. Lisp's table stays valid.
+        // it dies later, it parks the threads that are inside Lisp. Lisp's table stays valid.
         Ok(unsafe { ping(number) })
     }
 
@@ -250,7 +251,8 @@ impl<'a> OnLisp<'a> {
     }
 
     /// Calls a question like [`OnLisp::call`], for at most `limit`. When the limit passes, only
-    /// this call is stopped; the job continues.
+    /// this call is stopped; the job continues. If the call does not stop, the job ends without an
+    /// answer.
     ///
     /// # Errors
     /// [`CallError`]: the code failed or was stopped.

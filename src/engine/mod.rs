@@ -11,8 +11,8 @@
 //!
 //! # Soundness
 //!
-//! This module and the crate in `sys` contain the project's only `unsafe` code. The code relies on
-//! four rules.
+//! Except for tests and benches, this module and the crate in `sys` contain the project's only
+//! `unsafe` code. The code relies on four rules.
 //!
 //! 1. **Entry points are called on Lisp threads only.** The runtime calls `host::serve` on a thread
 //!    that it has attached; only that function constructs the `lisp::EntryPoints` in an

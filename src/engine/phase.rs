@@ -63,8 +63,8 @@ impl Phase {
         }
     }
 
-    /// Enters `stage`, [`Stage::Dead`] or [`Stage::OtherInterface`], unless Lisp is already dead.
-    /// Returns the reason of the first death, as a sentence fragment.
+    /// Enters `stage`, which is [`Stage::Dead`] or [`Stage::OtherInterface`], unless Lisp is
+    /// already in one of these. Returns the reason of the first death, as a sentence fragment.
     pub(super) fn die(&self, stage: Stage) -> Arc<str> {
         let _ = self.died_at.set(SystemTime::now());
         self.dead.store(true, Ordering::SeqCst);
@@ -91,7 +91,8 @@ impl Phase {
         self.died_at.get().copied()
     }
 
-    /// Waits while `holds` is true of the stage, at most until `until`. Returns the stage.
+    /// Waits while `holds` returns `true` for the stage, at most until `until` if that is given.
+    /// Returns the stage.
     fn wait_while(&self, until: Option<Instant>, holds: impl Fn(&Stage) -> bool) -> Stage {
         let mut stage = self.stage.lock();
         let mut timed_out = false;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The progress of long work, such as a load, a test run, an export or a trial in a copy.
+/// The progress of long work, such as a load, a test run, an export or a trial in a copy of Lisp.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// The current step.

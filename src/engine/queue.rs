@@ -69,7 +69,7 @@ pub(super) struct RunningJob {
     /// waited for a processor by then.
     pub(super) stopping: Option<(Instant, Duration)>,
     pub(super) last_order: Option<Instant>,
-    /// For how long, since the time in `stopping`, Lisp has taken no orders.
+    /// How long Lisp has taken no orders since the time in `stopping`.
     pub(super) held: Duration,
 }
 
@@ -240,7 +240,8 @@ impl JobQueue {
         closed.unwrap_or_else(|| job_state.stop_reason())
     }
 
-    /// Closes the queue to further jobs, and returns the jobs that have no outcome yet.
+    /// Closes the queue: further jobs fail with `error`. Removes and returns the waiting and
+    /// running jobs.
     pub(super) fn close(&self, error: &LispError) -> Vec<Arc<JobState>> {
         let mut undecided = Vec::new();
         for lane in &self.lanes {
@@ -262,8 +263,9 @@ impl JobQueue {
         }
     }
 
-    /// Returns the number of jobs that the lane has taken so far, or `None` while it runs a job. A
-    /// caller that already has a job's outcome sees the lane as idle.
+    /// Returns the number of jobs that the lane has taken so far, or `None` while it runs a job.
+    /// The lane counts as idle once its job has returned, so a caller that has received the job's
+    /// result sees it as idle.
     pub(super) fn taken_if_idle(&self, lane: Lane) -> Option<u64> {
         self.lane(lane).with(|state| {
             let is_idle = state.running.as_ref().is_none_or(|running| running.job_state.has_ended());

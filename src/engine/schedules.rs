@@ -90,7 +90,8 @@ fn a_death_reaches_every_job() {
     );
 }
 
-/// A caller that has a job's outcome sees the lane as idle, even before its thread has finished.
+/// A caller that has a job's outcome sees the lane as idle, even before the lane's thread has
+/// finished the job.
 #[test]
 fn lane_is_idle_once_outcome_is_delivered() {
     shuttle::check_random(
@@ -111,7 +112,7 @@ fn lane_is_idle_once_outcome_is_delivered() {
     );
 }
 
-/// If the watch runs late, a job that does not stop is answered before its lane is taken over, and
+/// If the watch runs late, a job that does not stop is answered before its lane is taken over. It
 /// still has the usual time to stop after the first interrupt.
 #[test]
 fn late_watch_answers_before_takeover() {

@@ -49,6 +49,8 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// Creates the state, and starts the watch and the thread that calls listeners.
+    ///
     /// # Errors
     /// The system refuses a thread.
     pub(super) fn new(settings: &Settings, sbcl_version: String) -> std::io::Result<&'static Self> {
@@ -274,7 +276,8 @@ impl Shared {
         self.phase.report(sentence);
     }
 
-    /// Returns the folder of the contrib modules, if there is one.
+    /// Returns the folder of the contrib modules. Returns `None` if there is none or if they cannot
+    /// be unpacked; the error is then added to the reports.
     pub(super) fn contribs_folder(&self) -> Option<PathBuf> {
         match self.settings.image.contribs.folder() {
             Ok(folder) => folder,

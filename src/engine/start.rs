@@ -137,7 +137,8 @@ const OTHER_ADDRESS_SPACE: usize = 1000;
 const MIN_HEAP: usize = 128;
 
 impl StartError {
-    /// Returns whether the process's address space limit is too small for any heap.
+    /// Returns whether SBCL died in a process with an address space limit that is too small for any
+    /// heap.
     pub fn is_address_space_limit(&self) -> bool {
         matches!(self, Self::Died { address_space: Some(limit), .. } if *limit < (MIN_HEAP + OTHER_ADDRESS_SPACE) as u64)
     }
@@ -190,7 +191,7 @@ pub(super) fn start(settings: &Settings) -> Result<Lisp, StartError> {
     if STARTED.compare_exchange(false, true, Ordering::SeqCst, Ordering::SeqCst).is_err() {
         return Err(StartError::AlreadyStarted);
     }
-    // The attempt may be repeated, because the runtime has not been entered yet.
+    // If the launch fails, the runtime has not been entered, so another attempt is allowed.
     launch(settings, path, core_build, keep_open).inspect_err(|_| STARTED.store(false, Ordering::SeqCst))
 }
 

@@ -21,8 +21,9 @@ pub type ProgressListener = Arc<dyn Fn(&str) + Send + Sync>;
 
 type JobResult<T> = Result<T, LispError>;
 
-/// A call that is due because a slot was filled, or nothing: the call passes the outcome to a
-/// listener, or wakes a task. The code that fills the slot chooses the thread for the call.
+/// The call that follows when a slot is filled: it passes the outcome to a listener, or wakes a
+/// task. Empty if nothing needs a call. The code that fills the slot chooses the thread for the
+/// call.
 #[must_use]
 pub(super) struct Wakeup(Option<Box<dyn FnOnce() + Send>>);
 
@@ -31,8 +32,8 @@ impl Wakeup {
         self.0.is_none()
     }
 
-    /// Calls the listener on this thread. A panic of the listener is caught; the panic hook has
-    /// reported it.
+    /// Makes the call on this thread, if there is one. A panic of the listener is caught; the panic
+    /// hook has reported it.
     pub(super) fn deliver(self) {
         if let Some(listener) = self.0 {
             guarded(listener);
@@ -110,7 +111,7 @@ struct JobTimes {
     cancelled: bool,
     /// Whether the job has entered Lisp.
     begun: bool,
-    /// Whether the thread has finished the job, except for delivering the outcome.
+    /// Whether the thread has finished the job, except for setting the outcome.
     ended: bool,
 }
 

@@ -25,7 +25,7 @@ pub(super) const TAKEOVER_AFTER: Duration = Duration::from_secs(1);
 /// The maximum extension of [`TAKEOVER_AFTER`] while Lisp takes no orders, as during a garbage
 /// collection.
 pub(super) const COLLECTING: Duration = Duration::from_secs(5);
-/// The maximum extension of [`UNWINDING`] and [`TAKEOVER_AFTER`] by the time that the thread was
+/// The maximum extension of [`UNWINDING`] and [`TAKEOVER_AFTER`] for time in which the thread was
 /// ready to run but had no processor.
 pub(super) const STARVED: Duration = Duration::from_secs(30);
 /// How long a call may exceed its limit before its job counts as late, even if the job's deadline
@@ -34,8 +34,8 @@ pub(super) const LATE_AFTER: Duration = Duration::from_secs(2);
 /// The time after which a job that does not stop is interrupted again, because its cleanup forms
 /// may loop as well.
 pub(super) const INTERRUPT_EVERY: Duration = Duration::from_millis(100);
-/// The number of threads of the query lane abandoned in a row after which Lisp counts as dead,
-/// because another thread would block as well.
+/// Lisp counts as dead after this number of abandoned threads of the query lane in a row, because
+/// the next thread would block as well.
 const DEADLOCKED_AFTER: u32 = 2;
 /// How long Lisp may leave an order or a thread start undone before it counts as dead, because its
 /// collector or its supervisor hangs.
@@ -136,21 +136,20 @@ pub(super) struct LaneActions {
     /// Whether two or more threads in a row were abandoned before they finished a job: they
     /// probably wait for the same lock, which is never released.
     pub(super) deadlocked: bool,
-    /// The time of the next check.
+    /// The time of the next check; `None` if the lane has no jobs.
     pub(super) next: Option<Instant>,
 }
 
-/// Returns for how long the thread with this ID in this process has been ready to run but without a
-/// processor: the second number of /proc's `schedstat`, in nanoseconds. Returns zero if the kernel
+/// Returns how long the thread with this ID has waited for a processor while it was ready to run.
+/// This is the second number of /proc's `schedstat`, in nanoseconds. Returns zero if the kernel
 /// does not report it.
 pub(super) fn waited_for_processor(thread: i32) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).unwrap_or_default();
     Duration::from_nanos(text.split(' ').nth(1).and_then(|waited| waited.parse().ok()).unwrap_or(0))
 }
 
-/// Checks a lane at the time `now`. `reacts` is `false` if an order waits that the supervisor has
-/// not taken. `waited` returns a thread's time without a processor, as [`waited_for_processor`]
-/// does.
+/// Checks a lane at the time `now`. `reacts` is `false` if the supervisor has not taken all orders.
+/// `waited` returns a thread's time without a processor, as [`waited_for_processor`] does.
 pub(super) fn enforce_deadlines(
     state: &mut LaneState,
     now: Instant,
@@ -220,7 +219,7 @@ fn enforce_on_running(
     now + INTERRUPT_EVERY
 }
 
-/// Measures for how long Lisp has left an order or a thread start undone.
+/// Measures how long Lisp has left an order or a thread start undone.
 pub(super) struct StallTimer {
     last_check: Instant,
     waited: Duration,

@@ -106,7 +106,7 @@ pub(super) struct ModelSystem {
     pub(super) files: Vec<u32>,
 }
 
-/// A function that a class definition generates under another name.
+/// A function that a class definition generates, such as an accessor, a constructor or a predicate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Accessory {
     /// Reads or writes a slot: the number of the class, and the index in the class's slots.
@@ -533,7 +533,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Returns the class or type that is defined at `line` of this file.
+    /// Returns the class or type that the innermost definition around `line` of this file defines.
+    /// Returns `None` if that defines something else.
     fn class_around(&self, file: u32, line: u32) -> Option<SymbolNumber> {
         let definition = self.definition_around(file, line)?;
         let definition = &self.definitions[definition as usize];
@@ -591,7 +592,7 @@ impl<'a> Model<'a> {
     }
 
     /// Returns the facet of an operator. An assignment means `(setf NAME)` if the project defines
-    /// that function, or if there is no function `NAME`.
+    /// that function, or if there is such a function but no function `NAME`.
     fn function(&self, access: PlaceAccess, symbol: SymbolNumber) -> Facet {
         let known = &self.symbols[symbol as usize];
         let own = known

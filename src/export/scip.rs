@@ -51,7 +51,7 @@ pub enum ScipFormat {
 pub struct ScipSummary {
     /// The number of files.
     pub documents: usize,
-    /// The number of occurrences of symbols.
+    /// The number of occurrences, including those that only hold a diagnostic.
     pub occurrences: usize,
     /// The number of symbols that the files define, without local symbols.
     pub symbols: usize,
@@ -61,8 +61,8 @@ pub struct ScipSummary {
     pub diagnostics: usize,
     /// The number of omitted occurrences with an uncertain position or meaning.
     pub uncertain: usize,
-    /// The number of omitted uses that macros generate, because the symbol does not occur in the
-    /// text.
+    /// The number of uses that macros generate. They are omitted, because the symbol does not occur
+    /// in the text.
     pub generated: usize,
     /// The number of files that have changed since they were loaded. Only package names in them
     /// have exact positions.
@@ -316,6 +316,7 @@ impl ScipWriter<'_> {
     }
 
     /// Adds a diagnostic to the occurrence at its start, or to a new occurrence without a symbol.
+    /// Omits a diagnostic without a line.
     fn diagnose(&mut self, document: &mut Document, said: &Diagnostic, read: &ReadFile) {
         let place = said.place.as_ref();
         let Some((line, column)) = place.and_then(|place| Some((place.line?, place.column.unwrap_or(1))))

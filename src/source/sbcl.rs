@@ -36,7 +36,7 @@ pub struct SbclPlaces<'a> {
 
 impl SbclPlaces<'_> {
     /// Returns the line and column, from 1, of the form after `offset` bytes of the file with this
-    /// logical pathname.
+    /// logical pathname or native path. Returns `None` if the file or the form does not exist.
     pub fn form_after(&mut self, file: &str, offset: u32) -> Option<LineColumn> {
         if let Some(place) = self.sources.baked(file, offset) {
             return Some(place);
@@ -100,8 +100,8 @@ impl SbclSources {
         !own && universal_write_date(path).is_some_and(|written| written != date)
     }
 
-    /// Returns the position of the form after `offset` bytes of the file and the white space and
-    /// comments that follow.
+    /// Returns the position of the form that follows byte `offset` of the file, after white space
+    /// and comments.
     pub fn form_after(&self, path: &Path, offset: u32) -> Option<LineColumn> {
         SourceFile::read(path)?.line_and_column(offset)
     }
@@ -132,8 +132,8 @@ impl SourceFile {
         decode(self.lines.bytes(&self.text, line)).trim().to_owned()
     }
 
-    /// Returns the line and column, from 1, of the form after `offset` bytes and the white space
-    /// and comments that follow.
+    /// Returns the line and column, from 1, of the form that follows byte `offset`, after white
+    /// space and comments.
     pub fn line_and_column(&self, offset: u32) -> Option<LineColumn> {
         let start = form_start(&self.text, usize::try_from(offset).ok()?)?;
         Some(self.lines.position(&self.text, u32::try_from(start).ok()?))

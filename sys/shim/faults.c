@@ -42,7 +42,7 @@ static const size_t RESERVE = (size_t)4 << 30;
 /* The minimum room for a throw and a short cleanup form. */
 enum { ROOM = 8 << 10 };
 
-/* The start of the part of the guard pages that is open for code that cannot be left, or NULL. */
+/* The start of the guard pages that are open for code that cannot be left, or NULL. */
 static __thread char *opened_from;
 static __thread int wants_reserve;
 /* Whether signals could not be delivered for lack of room, and must be sent again. */
@@ -57,8 +57,8 @@ static int is_inside(os_vm_address_t address, void *start, void *end) {
 
 static int is_guarded(struct thread *thread) { return thread->state_word.control_stack_guard_page_protected; }
 
-/* Returns whether the current code must not be left: it is a garbage collection or an
- * allocation. */
+/* Returns whether the current code must not be left: it is a garbage collection or an atomic
+ * section, such as an allocation. */
 static int is_atomic(struct thread *thread) { return gc_active_p || arch_pseudo_atomic_atomic(thread); }
 
 static int is_lisp_code(os_vm_address_t pc) {
@@ -70,7 +70,7 @@ static int set_access(char *start, char *end, int access) { return mprotect(star
 
 /* Opens the guard pages from the page of `address` for code that cannot be left, except the
  * first page of the stack, because other memory is below it. Opens no more than needed, because
- * stack that Lisp code uses is not available to the next signal. */
+ * Lisp code could use that stack, and the next signal would have none. */
 static int open_guard_pages(struct thread *thread, os_vm_address_t address) {
   char *first = (char *)thread->control_stack_start + HARDWARE_PAGE;
   char *end = (char *)CONTROL_STACK_GUARD_PAGE(thread) + os_vm_page_size;
@@ -107,10 +107,10 @@ static struct catch_block *catch_block_of(struct thread *thread, lispobj tag) {
   return block;
 }
 
-/* Returns the stack pointer to use for a throw to TAG from the frame at `frame`, and sets `keeper`
- * to the frame that must be the caller then: that of the function with the next cleanup form, or
- * with TAG. SBCL's UNWIND runs cleanup forms below the frames that it leaves. These frames are
- * dead, and the forms need their room. Returns NULL if there are no dead frames. */
+/* Returns the stack pointer for a throw to TAG from the frame at `frame`. Sets `keeper` to the
+ * frame that must then be the caller: that of the function with the next cleanup form, or TAG.
+ * The frames below `keeper` are dead, but SBCL's UNWIND would run cleanup forms below them, and the
+ * forms need their room. Returns NULL if there are no dead frames. */
 static char *dead_frames_end(struct thread *thread, char *frame, lispobj tag, char **keeper) {
   struct catch_block *target = catch_block_of(thread, tag);
   struct unwind_block *cleanup = (struct unwind_block *)thread->current_unwind_protect_block;
@@ -152,8 +152,8 @@ void steelbank_leave_by(uint64_t function, uint64_t tag) {
 }
 
 /* Makes Lisp leave what it runs, after code that handles an overflow has exhausted the guard page,
- * too. Runs no handlers, and skips cleanup forms that have no room. Keeps the hard guard page
- * closed except for signals that arrive meanwhile. */
+ * too. Runs no handlers, and skips cleanup forms that have no room. Closes the hard guard page,
+ * which may have been opened for a signal. */
 static void force_unwind(struct thread *thread, os_context_t *context) {
   char *floor = (char *)CONTROL_STACK_GUARD_PAGE(thread);
   char *stack_pointer = (char *)*os_context_sp_addr(context), *frame = (char *)*os_context_fp_addr(context);
@@ -297,7 +297,7 @@ void steelbank_reserve_below_stacks(void) { wants_reserve = 1; }
 
 /* Allocates the stacks of a thread. SBCL would put them anywhere, directly above other mappings.
  * The reserve is never unmapped, because lanes last as long as the process. If the address space is
- * limited, there is no reserve, because it would count. */
+ * limited, there is no reserve, because it would count against the limit. */
 os_vm_address_t __real_os_alloc_gc_space(int space, int attributes, os_vm_address_t address, os_vm_size_t size);
 os_vm_address_t __wrap_os_alloc_gc_space(int space, int attributes, os_vm_address_t address, os_vm_size_t size) {
   struct rlimit limit;

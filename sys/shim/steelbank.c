@@ -56,8 +56,8 @@ const char *steelbank_sbcl_version(void) { return SBCL_VERSION; }
 /* True while the host's code runs on this Lisp thread. */
 static __thread int in_host;
 
-/* This thread's signal mask in Lisp. While an interrupt is deferred, SBCL has blocked all of its
- * signals, and calls lose if it finds some of them unblocked. */
+/* The signal mask that this thread has in Lisp. While an interrupt is deferred, SBCL has blocked
+ * all of its signals, and calls lose if it finds some of them unblocked. */
 static __thread sigset_t in_lisp;
 
 /* A thread that waits in the host has Lisp's interrupts disabled. A process signal delivered to
@@ -84,8 +84,8 @@ static struct sigaction lisp_actions[NSIG];
 
 static void for_both(int signal, siginfo_t *info, void *context) {
   const struct sigaction *actions[] = {&before[signal], &lisp_actions[signal]};
-  /* If another thread receives such a signal, Lisp sends it to a thread of its own. By then, the
-   * host's handler has already run. */
+  /* If a thread that is not Lisp's receives such a signal, Lisp's handler sends it to a Lisp
+   * thread. By then, the host's handler has already run. */
   int is_sent_on = info->si_code == SI_TKILL && info->si_pid == getpid();
   for (size_t i = is_sent_on; i < 2; i++) {
     if (actions[i]->sa_flags & SA_SIGINFO)
@@ -157,8 +157,8 @@ void steelbank_host_serve(const struct steelbank_entry_points *entry_points, uin
     restore_signals();
     pthread_sigmask(SIG_BLOCK, NULL, &main_mask);
   } else {
-    /* Undo the mask of the supervisor, which created this thread, and which may have blocked
-     * signals while an interrupt was deferred for it. */
+    /* This thread has inherited the mask of the supervisor, which may have blocked signals while an
+     * interrupt was deferred for it. */
     pthread_sigmask(SIG_SETMASK, &main_mask, NULL);
   }
   __atomic_store_n(&lisp_call, entry_points->call, __ATOMIC_RELEASE); /* the same for every lane */
@@ -206,8 +206,8 @@ int __wrap_personality(unsigned long persona) {
 
 void __real__exit(int status) __attribute__((noreturn));
 /* The first thread to arrive reports the death, and every thread that arrives stays here.
- * Signals are blocked, because no handler of a dead runtime may run. A forked child ends, as
- * RUN-PROGRAM's does if there is no such program. */
+ * Signals are blocked, because no handler of a dead runtime may run. A forked child process ends
+ * instead, for example RUN-PROGRAM's child if the program does not exist. */
 static __attribute__((noreturn)) void end(int status, const char *why) {
   if (getpid() != host_process) __real__exit(status);
   sigset_t all;

@@ -32,7 +32,7 @@ const MARKER: &str = "steelbank-site.txt";
 /// The text of that file.
 const MARKED: &str = "Written by steelbank site, which may replace everything in this folder.\n";
 
-/// The counts of written pages.
+/// The counts and sizes of a written site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct SiteSummary {
@@ -85,7 +85,8 @@ struct Site<'a> {
     files: Vec<ShownFile>,
     /// The name of each file's page.
     slugs: Vec<String>,
-    /// The name of each file in lists: short if no other file has the same short name.
+    /// The name of each file in lists: its short name if no other file has the same one, otherwise
+    /// its path.
     titles: Vec<String>,
     /// The number of each file, by its path relative to the root.
     numbers: BTreeMap<String, u32>,
@@ -97,7 +98,7 @@ struct Site<'a> {
     /// The described symbols of each file.
     described: BTreeMap<u32, Vec<SymbolNumber>>,
     subclasses: BTreeMap<SymbolName, Vec<SymbolNumber>>,
-    /// Sorted by target, file and line.
+    /// The uses of described symbols, sorted by target, file and line.
     uses: Vec<SiteUse>,
     /// The number of uses of each external symbol.
     others: BTreeMap<SymbolNumber, usize>,
@@ -131,7 +132,7 @@ pub fn write_site(bank: &Steelbank, folder: &Path, control: &Control) -> Result<
 /// Checks that the site can be written into `folder`.
 ///
 /// # Errors
-/// `folder` is a file, or has files that were not written by this module.
+/// `folder` is not empty and was not written by this module, or it cannot be read.
 pub fn check_folder(folder: &Path) -> Result<(), ExportError> {
     match fs::read_dir(folder).map(|mut entries| entries.next().is_none()) {
         Ok(is_empty) if is_empty || folder.join(MARKER).is_file() => Ok(()),
@@ -231,7 +232,8 @@ fn write_pages(bank: &Steelbank, folder: &Path, control: &Control) -> Result<Sit
     Ok(site.summary)
 }
 
-/// Returns the files' names in lists: short if no other file has the same short name.
+/// Returns the files' names in lists: the short name if no other file has the same one, otherwise
+/// the path.
 fn titles<'a>(paths: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
     let plain = |path: &'a str| path.strip_suffix(".lisp").unwrap_or(path);
     let short = |path: &'a str| plain(path).rsplit('/').next().unwrap_or(path);
@@ -261,8 +263,9 @@ impl Site<'_> {
             .filter(|definition| definition.entity.facet == Facet::Package)
             .map(|definition| model.symbols[definition.entity.symbol as usize].name.name.clone())
             .collect();
-        // Prefer a definition to a declaration, then anything to a method or a definition by a
-        // macro of the project, and then other files to tests.
+        // Prefer definitions to declarations. Among equals, prefer definitions by standard
+        // operators to methods and to definitions by the project's macros, and then other files to
+        // test files.
         let own = |symbol: SymbolNumber| {
             let all = model.symbols[symbol as usize].definitions.iter();
             let all = all.map(|&number| &model.definitions[number as usize]);

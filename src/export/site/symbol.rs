@@ -168,7 +168,7 @@ impl Site<'_> {
     }
 
     /// Writes lambda lists and documentation, the slot that the symbol names or accesses, and the
-    /// structure that generates it.
+    /// structure whose definition generates the symbol's function.
     fn write_facts(&self, page: &mut Html, symbol: SymbolNumber, here: Here) {
         let known = &self.model.symbols[symbol as usize];
         let name = readable(&known.name.name);
@@ -211,8 +211,8 @@ impl Site<'_> {
         }
     }
 
-    /// Writes the first lines of the symbol's definitions. For definitions in this file, the script
-    /// shows the complete forms.
+    /// Writes a link to each definition of the symbol, with its first line unless it defines a
+    /// function or macro. For definitions in this file, the script shows the complete forms.
     fn write_definitions(&self, page: &mut Html, symbol: SymbolNumber, here: Here) {
         let definitions = &self.model.symbols[symbol as usize].definitions;
         if !definitions.is_empty() {

@@ -55,9 +55,9 @@ impl SiteUse {
 pub(super) struct CallerGraph {
     callers: BTreeMap<SymbolNumber, BTreeSet<SymbolNumber>>,
     callees: BTreeMap<SymbolNumber, BTreeSet<SymbolNumber>>,
-    /// The symbols that a macro's expansions use.
+    /// For each macro, the symbols that its expansions use.
     used_by_expansions: BTreeMap<SymbolNumber, BTreeSet<SymbolNumber>>,
-    /// The symbols that test files or other tests define.
+    /// The symbols that test files or other tests define, except packages and types.
     pub(super) tests: BTreeSet<SymbolNumber>,
 }
 

@@ -15,8 +15,8 @@ struct RecordedForm<'a> {
     form: Option<&'a Form>,
     /// Whether the numbers are certainly SBCL's.
     sure: bool,
-    /// The token of the form's operator, if the operator is the symbol. No other record can refer
-    /// to this token.
+    /// For a call or a macro expansion: the token of the form's operator, if that is the symbol.
+    /// Records of other forms are not located at this token.
     operator: Option<usize>,
     /// The symbol's tokens inside the form.
     inside: Vec<usize>,

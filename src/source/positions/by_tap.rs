@@ -144,8 +144,8 @@ impl<'a> TapUse<'a> {
         }
         let inside = self.inside.iter().copied();
         let mut chosen: Vec<usize> = match self.kind {
-            // (let ((x 1)) …), (lambda (x) …), (defun f (&key (x 1)) …): an element of a list that
-            // is an element of the form, or the first element of a list inside such a list.
+            // (let ((x 1)) …), (lambda (x) …), (defun f (&key (x 1)) …): the name is an element of
+            // a list that is an element of the form, or it begins a list inside such a list.
             Kind::Binds => inside
                 .filter(|&event| {
                     self.parent(event).is_some_and(|list| {

@@ -10,16 +10,16 @@ use steelbank_xref::SymbolName;
 /// The operators of the lists that contain a clause word.
 #[derive(Debug, Default)]
 pub struct Clauses {
-    /// The operators of lists with the symbol.
+    /// The operators of lists that contain the symbol.
     pub of_symbol: BTreeSet<SymbolName>,
-    /// The operators of lists with the keyword that has the symbol's name.
+    /// The operators of lists that contain the keyword with the symbol's name.
     pub of_keyword: BTreeSet<SymbolName>,
 }
 
 impl PositionedFile {
-    /// Adds to `clauses` the operators of lists that contain the keyword `name`, or a token that
-    /// starts at one of `starts`. Skips known functions, standard operators and keywords. Needs a
-    /// sidecar.
+    /// Adds to `clauses` the operators of lists that contain the keyword `name` as an argument, or
+    /// a token with this name that starts at one of `starts`. Skips operators that are functions,
+    /// standard operators or keywords. Needs a sidecar.
     pub fn add_clauses(&self, name: &str, starts: &BTreeSet<u32>, clauses: &mut Clauses) {
         let Reading::Tap(tapped) = &self.reading else { return };
         let sidecar = &tapped.sidecar;

@@ -51,6 +51,7 @@ impl PositionedFile {
     }
 
     /// Returns the string after the event `operator` in `list`, and its range including the quotes.
+    /// Returns `None` if there is no string, or if it contains a backslash.
     fn string_after(
         &self,
         tapped: &Tapped,

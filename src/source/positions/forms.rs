@@ -95,8 +95,8 @@ impl PositionedFile {
             .collect()
     }
 
-    /// Returns the macro that expands into the definition that the image records at sub-form
-    /// `number` of top-level form `form`. Needs a sidecar.
+    /// Returns the nearest macro at or around sub-form `number` of top-level form `form`. It
+    /// expands into the definition that the image records there. Needs a sidecar.
     pub fn expander_at(&self, form: u32, number: u32) -> Option<SymbolName> {
         let Reading::Tap(tapped) = &self.reading else { return None };
         let form = tapped.sidecar.form(form)?;

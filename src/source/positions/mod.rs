@@ -115,13 +115,14 @@ pub struct Occurrence {
     pub position: SyntacticContext,
     /// In a template: the symbol's role in the generated code.
     pub becomes: SyntaxRole,
-    /// Whether no occurrence in the same top-level form can refer to a variable.
+    /// Whether no occurrence outside of templates in the same top-level form can refer to a
+    /// variable.
     pub never_variable: bool,
     /// For a definition: the kind of thing that the symbol's form defines.
     pub defined: Option<Defined>,
     /// The name of the user macro that may define the symbol, judging by the symbol's position.
     pub definer: Option<String>,
-    /// How the variable, or the place of the accessor or slot, that the symbol names is accessed.
+    /// How the code accesses the variable, the slot or the accessor's place that the symbol names.
     pub access: PlaceAccess,
     /// The range of the token that binds the name, or of this token if it is the binding. `None` if
     /// the text shows no binding.
@@ -241,7 +242,7 @@ impl PositionedFile {
     }
 
     /// Like [`PositionedFile::open`], but with the content `bytes` instead of the file on disk.
-    /// `path` must be canonical.
+    /// Without a sidecar, the file counts as changed. `path` must be canonical.
     pub fn of_text(path: &Path, bytes: &[u8], write_date: u64, sidecar: Option<&Path>) -> PositionedFile {
         let sidecar = sidecar
             .and_then(|sidecar| Sidecar::read(sidecar).ok())
@@ -283,11 +284,11 @@ impl PositionedFile {
         }
     }
 
-    /// Returns the file at `path` with the content `bytes`, if an editor has compiled only a part
-    /// of it: the text `compiled` at character `position` of its buffer. Form numbers count from
-    /// the first form of that part. If the file does not contain the text, the part is the form
-    /// with the same first line, or else the nearest form. The file is fresh only if it contains
-    /// the text, and not inside a top-level form.
+    /// Returns the file at `path` with the content `bytes`, of which an editor has compiled only a
+    /// part: the text `compiled` at character `position` of the editor's buffer. Form numbers count
+    /// from the first form of that part. If the file does not contain the text, the part is the
+    /// form with the same first line, or else the nearest form. The file is fresh only if it
+    /// contains the text, and not inside a top-level form.
     pub fn from_buffer(path: &Path, bytes: &[u8], compiled: &str, position: usize) -> PositionedFile {
         let mut file = PositionedFile::new(path.to_path_buf(), bytes, None, false);
         let Reading::Structure(read) = &file.reading else { return file };

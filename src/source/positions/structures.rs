@@ -31,8 +31,8 @@ pub struct StructureDefinition {
     pub lambda_lists: Vec<Range>,
     /// The keywords of the form's options.
     pub options: Vec<String>,
-    /// For constructor, copier and predicate: whether the name is derived from the structure's,
-    /// with MAKE-, COPY- and -P.
+    /// For constructor, copier and predicate: whether the name is derived from the structure's name
+    /// by adding MAKE-, COPY- or -P.
     pub derives_name: [bool; 3],
     /// For constructor, copier and predicate: whether the form has such an option.
     pub has_option: [bool; 3],
@@ -208,7 +208,8 @@ pub(super) fn symbol(tapped: &Tapped, form: &TapForm, event: usize) -> Option<Sy
 }
 
 impl PositionedFile {
-    /// Lists the ranges of `keyword` in lists that begin with `sought`. Needs a sidecar.
+    /// Lists the ranges of the argument keyword `keyword` in lists that begin with `sought`. Needs
+    /// a sidecar.
     pub fn keyword_arguments(
         &self,
         sought: &SymbolName,

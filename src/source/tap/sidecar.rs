@@ -497,8 +497,9 @@ impl SidecarBytes<'_> {
         u32::try_from(value).map_err(|_| self.damaged())
     }
 
-    /// Reads a position, stored as a signed distance from the previous position (`lowest` - 1, or 0
-    /// at the start). Returns an error if the position is before `lowest`.
+    /// Reads a position. It is stored as a signed distance from the previous position, which is
+    /// `lowest` - 1, or from 0 if `lowest` is 0. Returns an error if the position is before
+    /// `lowest`.
     fn advance(&mut self, lowest: i64) -> Result<u32, SidecarError> {
         let base = if lowest == 0 { 0 } else { lowest - 1 };
         let value = base.checked_add(self.signed()?).filter(|&value| value >= lowest);

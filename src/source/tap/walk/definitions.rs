@@ -88,8 +88,9 @@ impl FormWalk<'_> {
         }
     }
 
-    /// Calls `walk_list` with the list around `event` if `event` is its first element at index
-    /// `first` or later. Other calls do nothing, because the part covers all remaining elements.
+    /// Calls `walk_list` with the list around `event` if `event` is that list's first element at
+    /// index `first` or later. Otherwise does nothing, because `walk_list` has already walked the
+    /// element.
     fn once(&mut self, event: usize, first: u32, walk_list: impl FnOnce(&mut Self, usize)) {
         let Some(list) = self.form.events[event].parent.map(|list| list as usize) else { return };
         if self.children(list).find(|&child| self.place(child) >= first) == Some(event) {
