@@ -186,7 +186,7 @@ fn remaining_uses(
     let is_inside = |place: &Location| {
         place.file == known.path && place.line.is_some_and(|line| (first..=last).contains(&line))
     };
-    // A use without a line is no longer in the text.
+    // Skip uses without a line: they cannot be found in the current text.
     uses.retain(|line| !line.is_declaration && line.place.line.is_some() && !is_inside(&line.place));
     Some(Caution::RemainingUses {
         name: known.name(&context.index).to_string(),

@@ -171,8 +171,9 @@ fn new_name(index: &Index, symbol: Symbol, text: &str) -> Result<String, Designa
     }
 }
 
-/// Adds the symbols called `new` in loaded text to the index: `new` must be free wherever the bare
-/// name denotes `symbol`.
+/// Returns a context that also has the symbols called `new` in loaded text, if the index lacks such
+/// a symbol in a package where the bare name denotes `symbol`. The check for conflicts needs these
+/// symbols: `new` must be free in each of these packages.
 fn with_new_symbols<'c, 'a>(
     context: &'c QueryContext<'a>,
     symbol: Symbol,
@@ -218,7 +219,7 @@ impl<'a> Planner<'a> {
     fn definitions(&self, name: &str, home: &str) -> Result<ImageDefinitions, Error> {
         let sought = SearchTarget { package: home.to_owned(), name: name.to_owned() };
         let mut image = ImageDefinitions::ask(self.context, &sought, self.control)?;
-        // A package of this name is not named by the symbol, and keeps its name.
+        // Skip a package of this name: a string names it, not the symbol, so it keeps its name.
         image.definitions.retain(|found| found.kind != LispKind::Package);
         Ok(image)
     }
@@ -326,8 +327,9 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Adds a conflict if all definitions of the symbol are outside of the project. Methods count
-    /// only if the symbol has no other definition.
+    /// Adds a conflict if the symbol's definitions have known sources and all of these are outside
+    /// of the project. Declarations do not count, and methods count only if the symbol has no other
+    /// definition.
     fn defined_elsewhere(&mut self, image: &ImageDefinitions) {
         let all = image.definitions.iter().filter(|definition| definition.kind != LispKind::Declaration);
         let methods = all.clone().all(|definition| definition.kind == LispKind::Method);
@@ -387,7 +389,8 @@ impl<'a> Planner<'a> {
         tokens
     }
 
-    /// Returns the starts of the exact places, or the reason why the narrow set cannot be used.
+    /// Returns the start positions of the narrow set's places, or the reason why the narrow set
+    /// cannot be used.
     fn narrow(
         &self,
         found: &code_find_references::CodeFindReferencesAnswer,
@@ -495,8 +498,9 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Finds forms that generate the name from others without containing it. Adds a conflict if
-    /// such a form cannot be edited. Returns the edits after which the form generates the new name.
+    /// Finds a form that generates the symbol's name from other names without containing it.
+    /// Returns the edits after which the form generates the new name. Returns `None` if there is no
+    /// such form. If the form cannot be edited, adds a conflict.
     fn generating_forms(
         &mut self,
         image: &ImageDefinitions,
@@ -523,13 +527,14 @@ impl<'a> Planner<'a> {
                 })
             })
         };
-        // A changed file may define the name by now, but text that a feature expression excludes
-        // does not.
+        // A file that changed after it was loaded may define the name by now. Text that a feature
+        // expression excludes defines nothing, so it does not count.
         let edited = |place: &edits::TextPlace| {
             let same = |(file, _): &(&str, Option<u32>)| place.file.path.as_os_str() == *file;
             place.token.defines && place.file.load_state != TextState::FeatureExcluded && own.iter().any(same)
         };
-        // A type or generic function may have the name of an accessor, even in the same form.
+        // A form may contain the name, for example as a type, and also generate an accessor with
+        // this name. The image then reports the form twice.
         let again = |at: usize| own[..at].contains(&own[at]);
         let made: Vec<(PathBuf, u32)> = own
             .iter()
@@ -633,8 +638,9 @@ fn place_names(doubts: &[Doubt]) -> Vec<String> {
 /// The maximum number of names in a caution.
 const MOST_NAMES: usize = 20;
 
-/// Counts the tokens that are neither at `exact` places nor explained by a binding of the name in
-/// the same top-level form. A macro, for example, may bind its arguments.
+/// Counts the tokens whose meaning is unknown. Tokens at `exact` places, LOOP keywords, block names
+/// and bindings are known. So are tokens in a form that binds the name, because they may be the
+/// local variable. If any form binds the name, tokens in macro templates count as unknown.
 fn tokens_of_unknown_meaning(project: &Project, files: &[TokensOfFile], exact: &BTreeSet<Location>) -> usize {
     let mut count = 0;
     for TokensOfFile { path, file, tokens } in files {

@@ -24,7 +24,7 @@ use crate::answer::lookup::{LookupStatus, NamedSymbol, about_symbol};
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext, Question};
 
-/// The direction to follow calls.
+/// The direction in which calls are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -175,7 +175,7 @@ impl CallGraphRequest {
                     false => drop(outside.insert(used.user.name)),
                 }
             }
-            // Adds recorded callers, too: code that a reader macro generates has no line.
+            // Add recorded callers, too: code that a reader macro generates has no line.
             if !node.is_foreign_method(&users) && (at > 0 || passed.is_none()) {
                 callers.extend(users.recorded(&target, everywhere));
             }

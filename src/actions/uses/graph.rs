@@ -277,7 +277,8 @@ impl<'a> UserFinder<'a> {
         !shows_another().unwrap_or(false)
     }
 
-    /// Whether the generic function is defined only outside the project.
+    /// Whether the target is from outside the project: its package is not the user's, or the text
+    /// defines the generic function only in files outside the project.
     pub(crate) fn is_foreign(&self, target: &Target) -> bool {
         if PackageOwner::of(&target.package) != PackageOwner::User {
             return true;

@@ -146,8 +146,8 @@ pub enum OccurrenceKind {
 }
 
 impl FileOccurrence {
-    /// Creates an occurrence with only a position and a symbol, as approximate data that the reader
-    /// evaluates.
+    /// Creates an occurrence of which only the position and the symbol are known. It counts as data
+    /// that the reader evaluates, with approximate evidence.
     pub(crate) fn of_datum(
         range: Range,
         name_range: Range,

@@ -199,7 +199,8 @@ impl DefinitionInFile {
         }
     }
 
-    /// Returns the canonical name, or the literal that stands for a name.
+    /// Returns the canonical name. If the definition has a literal in place of a name, returns the
+    /// literal.
     pub(crate) fn canonical(&self) -> String {
         if let Some(literal) = &self.definition.literal {
             return literal.clone();
@@ -546,7 +547,8 @@ fn reach(
     Ok(Some(reasons))
 }
 
-/// Lists how text that is not Lisp names the definition, and how code may look it up by its name.
+/// Lists, as reasons, the places where text that is not Lisp names the definition, and those where
+/// code may look it up by its name.
 fn named_elsewhere(context: &QueryContext<'_>, known: &DefinitionInFile) -> Vec<String> {
     let (index, project, name) = (&context.index, context.project, &known.definition.name);
     let home = known.home.as_deref().and_then(|home| index.find_package(home, None));

@@ -23,7 +23,7 @@ pub(crate) struct SymbolUses<'a> {
     sought: SearchTarget,
 }
 
-/// A use that the compiler recorded, or for top-level code, the sidecar.
+/// A use that the compiler recorded, or a use by top-level code from the sidecar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RecordedUse {
     pub(crate) kind: Kind,
@@ -235,9 +235,9 @@ impl<'a> SymbolUses<'a> {
     }
 }
 
-/// Returns the record to place by its numbers. Returns `None` for methods that specialize on the
-/// class, because CLOS reports them without a form number, and for other records without such
-/// numbers.
+/// Returns the record in the form that is placed by its form numbers. Returns `None` for methods
+/// that specialize on the class, because CLOS reports them without the number of a subform, and for
+/// other records without such numbers.
 fn numbered(recorded: &RecordedUse) -> Option<XrefRecord> {
     Some(XrefRecord {
         kind: Some(recorded.kind).filter(|kind| *kind != Kind::Specializes)?,

@@ -74,7 +74,7 @@ pub(crate) struct UseLine {
 }
 
 impl UseLine {
-    /// Whether the use is the operator of the definition's form.
+    /// Whether the use is the operator of the form that defines `known`.
     pub(crate) fn is_operator(&self, known: &DefinitionInFile) -> bool {
         let (place, name) = (&self.place, known.definition.place);
         self.use_type == UseType::Macro

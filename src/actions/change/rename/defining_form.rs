@@ -38,8 +38,8 @@ pub(super) struct DefiningFormEdits {
 pub(super) enum FormEdit {
     /// A keyword.
     Keyword(String),
-    /// An option with this keyword and the symbol, after the structure's name. `bare`: the
-    /// structure's name is not in a list yet.
+    /// An option with this keyword and the symbol, inserted after the structure's name. `bare`: the
+    /// structure's name is not in a list, so the edit also adds the list's parentheses.
     Option { keyword: &'static str, name: String, bare: bool },
     /// A list of the existing string and the symbol.
     Pair(String),
@@ -79,7 +79,7 @@ impl<'a> Planner<'a> {
             ),
             AccessorOrigin::Standard { which, .. } => {
                 let option = OPTIONS[*which];
-                // Accept only an option that other forms of the macro have.
+                // Accept only an option that other forms of the macro use.
                 if !structures.have_option(&option[1..].to_uppercase()) {
                     return Ok(None);
                 }
@@ -152,8 +152,9 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Finds the edits that rename a slot of `structure`. Returns `None` if the places that mean
-    /// the slot cannot be determined.
+    /// Finds the edits that rename a slot of `structure`. Returns `None` if the slot's symbol does
+    /// not exist or is the renamed symbol, or if the places that mean the slot cannot be
+    /// determined.
     fn slot(
         &mut self,
         structures: &Structures,

@@ -100,7 +100,7 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// Returns a doubt with `reason` for each of `places` that is not edited.
+    /// Returns a [`Doubt`] with `reason` for each place in `places` that is not edited.
     pub(super) fn doubts(&self, places: &[TextPlace], reason: &str) -> Vec<Doubt> {
         let edited: BTreeSet<Location> =
             self.files.values().flatten().map(|edit| edit.place.clone().start()).collect();
@@ -111,7 +111,7 @@ impl<'a> Editor<'a> {
         places.iter().filter(is_left).map(|place| place.doubt(self.project, reason)).collect()
     }
 
-    /// Adds the edits of another name's editor.
+    /// Adds the edits and doubtful places of the editor for another name.
     pub(super) fn absorb(&mut self, other: Editor<'a>) {
         for (path, edits) in other.files {
             self.files.entry(path).or_default().extend(edits);
@@ -314,7 +314,7 @@ impl<'a> Editor<'a> {
         let new = spelled(&self.new, old);
         match key {
             None => Some((from, to, new)),
-            // Keep the parameter's keyword with its spelling.
+            // Write the old keyword explicitly, so that callers need not change.
             Some(form) => {
                 let keyword = String::from_utf8_lossy(old);
                 let whole = match form {
@@ -395,7 +395,8 @@ fn key_form(before: &[u8]) -> KeyForm {
 enum Encoding {
     Ascii,
     Utf8,
-    /// UTF-8 with invalid bytes in comments, which SBCL's reader skips and does not count.
+    /// UTF-8 with invalid bytes in comments. SBCL's reader skips these bytes and does not count
+    /// them.
     Damaged,
     /// Latin-1: every byte is a character.
     Latin,

@@ -131,7 +131,7 @@ impl UseType {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CodeReference {
-    /// The first use in the line.
+    /// The leftmost use with the strongest evidence.
     #[serde(flatten)]
     pub place: Location,
     /// The columns of all exact uses in the line, unless there is only the entry's.
@@ -148,7 +148,7 @@ pub struct CodeReference {
     /// The places of uncertain uses in the line.
     #[serde(skip)]
     pub approximate: Vec<Location>,
-    /// The kind of the first use.
+    /// The kind of that use.
     #[serde(rename = "type")]
     pub use_type: UseType,
     /// Whether a use in the line writes the variable, the slot, or the accessor's place.

@@ -151,8 +151,8 @@ impl ShownUser {
                 line.extend([" (via ", operator, ")"]);
                 (evidence, via) = (Some(found), Some(operator.clone()));
             }
-            // Only the top-level form is known in SBCL's own sources, so the mark would be on every
-            // place.
+            // Only the top-level form is known in SBCL's own sources. Omit the mark
+            // `(approximate)`, because every place would have it.
             Some(_) if is_in_sbcl => {}
             Some((found, None)) => {
                 line.push_str(" (approximate)");
