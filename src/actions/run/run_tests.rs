@@ -79,7 +79,7 @@ pub struct TestRun {
     pub checks: Checks,
     /// The tests; tests that did not pass come first.
     pub tests: Vec<TestResult>,
-    /// Why no test ran, if a system failed to load.
+    /// Why tests were not run, if a system failed to load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_loaded: Option<String>,
     /// Why no test ran, if all systems are loaded.
@@ -387,7 +387,8 @@ pub(crate) fn unknown_test(
 }
 
 impl FrameworkTest {
-    /// Tests whether the test was deleted from its file. The framework's table still has it.
+    /// Tests whether the test was deleted from its file. Such a test is still in the framework's
+    /// table.
     fn is_deleted(&self, places: &TestPlaces) -> bool {
         self.outdated && !places.is_written(self)
     }
