@@ -94,7 +94,9 @@ impl<'a> Planner<'a> {
         Ok(parts)
     }
 
-    /// Edits `(defcfun "get_it" …)` to `(defcfun ("get_it" new-name) …)`.
+    /// Finds the edit of `(defcfun "get_it" …)` to `(defcfun ("get_it" new-name) …)`. For macros
+    /// other than CFFI's own, adds a caution. Returns `None` if no form of the macro has such a
+    /// list.
     fn foreign(
         &mut self,
         path: &Path,
@@ -298,7 +300,8 @@ impl<'a> Planner<'a> {
         Ok(found)
     }
 
-    /// Adds edits of the keywords in calls of a structure's constructors.
+    /// Adds edits of the keywords in calls of a structure's constructors. Adds a caution if not
+    /// every call can be found.
     fn keywords(
         &mut self,
         structure: &StructureDefinition,

@@ -168,7 +168,7 @@ impl<'a> Editor<'a> {
                     });
                 }
                 None => {
-                    let why = "the text does not read as the name";
+                    let why = "the text at this place is not the name";
                     self.doubt(path, &file, token.range, why);
                 }
             }
@@ -257,7 +257,7 @@ impl<'a> Editor<'a> {
                 }
                 None => {
                     let why = match opened.is_utf8 {
-                        true => "the text does not read as the name",
+                        true => "the text at this place is not the name",
                         false => "the new name cannot be written in the file's encoding",
                     };
                     self.doubtful.push(place.doubt(self.project, why));
@@ -266,7 +266,7 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// Adds words in text that is not Lisp, sorted by file and place.
+    /// Adds edits of words in text that is not Lisp. `words` is sorted by file and place.
     pub(super) fn words(&mut self, root: &Path, words: &[WordMatch]) {
         for words in words.chunk_by(|left, right| left.path == right.path) {
             let Some(WordMatch { path: relative, .. }) = words.first() else { continue };
@@ -348,8 +348,8 @@ impl<'a> Editor<'a> {
     }
 }
 
-/// Spells `name` like `old`: in its case, or between bars. Bars are kept, because they do not
-/// depend on the readtable's case.
+/// Spells `name` like `old`: in lower or upper case, or between bars if `old` has bars or `name`
+/// needs them. Bars are kept, because a name between bars does not depend on the readtable's case.
 fn spelled(name: &str, old: &[u8]) -> String {
     let plain = !name.is_empty()
         && !old.iter().any(|byte| matches!(byte, b'|' | b'\\'))

@@ -200,7 +200,8 @@ impl Steelbank {
         })
     }
 
-    /// Returns the report on a load of the unchanged project, cached until a file changes.
+    /// Returns the report on a load of the unchanged project. The report is cached until the
+    /// request or an input file changes.
     fn before(&self, request: &LoadReportRequest, control: &Control) -> Result<Arc<Before>, ScratchError> {
         let own = self.project().project_files();
         let known = self.inner.memo.get(|before: &Arc<Before>| Some(Arc::clone(before)));
