@@ -638,9 +638,9 @@ fn place_names(doubts: &[Doubt]) -> Vec<String> {
 /// The maximum number of names in a caution.
 const MOST_NAMES: usize = 20;
 
-/// Counts the tokens whose meaning is unknown. Tokens at `exact` places, LOOP keywords, block names
-/// and bindings are known. So are tokens in a form that binds the name, because they may be the
-/// local variable. If any form binds the name, tokens in macro templates count as unknown.
+/// Counts the tokens of unknown meaning. Tokens at `exact` places, LOOP keywords, block names and
+/// bindings are known. So are tokens in a form that binds the name, because they may be the local
+/// variable. If any form binds the name, tokens in macro templates count as unknown.
 fn tokens_of_unknown_meaning(project: &Project, files: &[TokensOfFile], exact: &BTreeSet<Location>) -> usize {
     let mut count = 0;
     for TokensOfFile { path, file, tokens } in files {

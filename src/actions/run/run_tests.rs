@@ -340,8 +340,8 @@ impl TestSystems {
         Ok((report.status == SystemStatus::Found).then_some(report))
     }
 
-    /// Lists the systems to perform test-op on: the first system if its test-op does anything, or
-    /// else the systems with its tests that have such a test-op.
+    /// Lists the systems to perform test-op on. If the first system's test-op does anything, it is
+    /// the only one. Otherwise these are the other systems with a test-op that does something.
     pub(crate) fn operations(
         &self,
         context: &QueryContext<'_>,

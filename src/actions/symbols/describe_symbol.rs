@@ -524,8 +524,8 @@ impl Description {
         names
     }
 
-    /// Returns the documentation of the facet that the classification names, or else of another
-    /// facet.
+    /// Returns the documentation of the facet that the classification names. If that facet has
+    /// none, returns the documentation of another facet.
     pub fn documentation(&self) -> Option<&str> {
         let function = self.function.as_ref().and_then(|facet| facet.documentation.as_deref());
         let class = self.class.as_ref().and_then(|facet| facet.documentation.as_deref());

@@ -206,7 +206,7 @@ pub struct CodeFindReferencesAnswer {
     pub refs: Vec<CodeReference>,
     /// The number of entries listed.
     pub count: usize,
-    /// The number of entries in all.
+    /// The total number of entries.
     pub total: usize,
     /// Whether entries were omitted because of `limit`.
     #[serde(skip)]
@@ -224,7 +224,8 @@ pub struct CodeFindReferencesAnswer {
     /// The package that the name was looked up in, if the request did not give a package.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
-    /// Risks of a rename beyond the entries, such as derived names and uses that macros generate.
+    /// Risks of a rename that the entries do not show, such as derived names and uses that macros
+    /// generate.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     #[schemars(with = "Vec<String>")]
     pub cautions: Vec<Caution>,
