@@ -124,7 +124,7 @@ impl<'a> UseLines<'a> {
         lines.map(|found| self.use_line(found, SetfUse::Itself)).collect()
     }
 
-    /// Lists the functions that use the symbol and were compiled without a file.
+    /// Lists the functions that use the symbol in any way and were compiled without a file.
     pub(crate) fn without_file(&self, name: &str, package: &str) -> BTreeSet<(String, Kind)> {
         let index = &self.context.index;
         let found = index.symbol_named(package, name);
@@ -132,7 +132,8 @@ impl<'a> UseLines<'a> {
         uses.map(|uses| uses.recorded(|_, _| false).without_file).unwrap_or_default()
     }
 
-    /// Lists all uses, several on a line included.
+    /// Lists all uses of the symbol with exactly this `name` in `package`. Several uses on a line
+    /// are separate entries.
     pub(crate) fn uses(&self, name: &str, package: &str) -> Vec<UseLine> {
         let uses = single_uses(self.context, &everywhere(name, package)).unwrap_or_default().into_iter();
         uses.map(|SingleUse { found, line, .. }| {

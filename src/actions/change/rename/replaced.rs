@@ -108,7 +108,7 @@ impl Renamed {
         let mut found = Vec::new();
         if before.not_loaded.is_some() != after.not_loaded.is_some() {
             let why = before.not_loaded.as_ref().or(after.not_loaded.as_ref());
-            found.extend(why.map(|why| format!("Only one version of {} can be tested: {why}", before.system)));
+            found.extend(why.map(|why| format!("Cannot test both versions of {}: {why}", before.system)));
         }
         let mut left: Vec<&TestResult> = after.tests.iter().collect();
         for test in &before.tests {

@@ -122,7 +122,7 @@ impl Sequence for ListedUsers {
 }
 
 /// Whether the class is among the specializers of the method: `(METHOD P::F (P::ITEM (EQL P::X)))`
-/// specializes on P::ITEM.
+/// specializes on P::ITEM. Returns `true` if the specializers cannot be parsed.
 fn is_specialized_on(method: &str, class: &str) -> bool {
     let specializers = elements(method).and_then(|parts| elements(parts.last()?));
     specializers.is_none_or(|specializers| specializers.contains(&class))
