@@ -112,25 +112,23 @@ impl Designator {
     }
 
     fn list(list: &str) -> Result<Self, DesignatorError> {
-        let error = || DesignatorError::List(list.to_owned());
-        let parts = elements(list).ok_or_else(error)?;
-        let (head, rest) = parts.split_first().ok_or_else(error)?;
-        // A local function is resolved to the function that contains it.
-        if let Some(within) = rest.iter().position(|part| part.eq_ignore_ascii_case(":in")) {
-            let function = rest.get(within + 1).filter(|function| !function.starts_with('"'));
-            return Self::parse(function.ok_or_else(error)?);
-        }
-        let function_name = match (Self::symbol(head)?.name.as_str(), rest) {
-            ("SETF" | "%DEFSETF" | "SETF-EXPANDER", [_]) => FunctionName::Setf,
-            ("CAS", [_]) => FunctionName::Cas,
-            ("COMPILER-MACRO", [_]) => FunctionName::CompilerMacro,
-            ("METHOD", [name, _, ..]) => return Self::parse(name),
-            (head, [name]) if PARTS.contains(&head) => return Self::parse(name),
-            _ => return Err(error()),
+        let PrintedName { head, name, rest, within } = PrintedName::parse(list);
+        let head = head.to_uppercase();
+        let function_name = match (head.rsplit(':').next().unwrap_or_default(), &rest[..]) {
+            // A local function is resolved to the function that contains it.
+            _ if let Some(within) = within.filter(|within| !within.starts_with('"')) => {
+                return Self::parse(within);
+            }
+            ("METHOD", [_, ..]) => return Self::parse(name),
+            (head, []) if PARTS.contains(&head) => return Self::parse(name),
+            ("SETF" | "%DEFSETF" | "SETF-EXPANDER", []) => Some(FunctionName::Setf),
+            ("CAS", []) => Some(FunctionName::Cas),
+            ("COMPILER-MACRO", []) => Some(FunctionName::CompilerMacro),
+            _ => None,
         };
-        match rest {
-            [name] if !name.starts_with('(') => Ok(Self { function_name, ..Self::symbol(name)? }),
-            _ => Err(error()),
+        match function_name.filter(|_| !name.starts_with('(')) {
+            Some(function_name) => Ok(Self { function_name, ..Self::symbol(name)? }),
+            None => Err(DesignatorError::List(list.to_owned())),
         }
     }
 
@@ -197,6 +195,43 @@ fn token(char: char, rest: &mut Chars<'_>, part: &mut String) -> Option<bool> {
         _ => return Some(false),
     }
     Some(true)
+}
+
+/// A function's name as SBCL prints it, in parts that borrow its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PrintedName<'a> {
+    /// The first element of a list, such as `METHOD` or `FLET`. Empty for a symbol.
+    pub(crate) head: &'a str,
+    /// The symbol, or the element after the head: `(SETF P::F)` in `(METHOD (SETF P::F) (P::C))`.
+    pub(crate) name: &'a str,
+    /// The elements after the name: for a method, its qualifiers, and its specializers as a list.
+    pub(crate) rest: Vec<&'a str>,
+    /// The element after `:IN`: the function around a local function, or its file in quotes.
+    pub(crate) within: Option<&'a str>,
+}
+
+impl<'a> PrintedName<'a> {
+    /// Parses a printed name. Text that is no list of at least two elements counts as a symbol.
+    pub(crate) fn parse(text: &'a str) -> Self {
+        let mut parts = elements(text).unwrap_or_default().into_iter();
+        let (Some(head), Some(name)) = (parts.next(), parts.next()) else {
+            return Self { head: "", name: text, rest: Vec::new(), within: None };
+        };
+        let rest: Vec<&str> = parts.collect();
+        let mut after = [name].into_iter().chain(rest.iter().copied());
+        let within = after.find(|part| part.eq_ignore_ascii_case(":in")).and_then(|_| after.next());
+        Self { head, name, rest, within }
+    }
+
+    /// Returns the text of the symbol in the name: `P::F` for `(METHOD (SETF P::F) (P::C))`.
+    pub(crate) fn symbol(&self) -> &'a str {
+        if self.head.is_empty() { self.name } else { Self::parse(self.name).symbol() }
+    }
+
+    /// Returns a method's specializers as they are printed. Returns `None` for other functions.
+    pub(crate) fn specializers(&self) -> Option<Vec<&'a str>> {
+        elements(self.rest.last().filter(|_| self.head == "METHOD")?)
+    }
 }
 
 /// Splits the text of a list into its elements. Returns `None` if it is not a list.
@@ -309,6 +344,22 @@ mod tests {
         ] {
             assert!(matches!(Designator::parse(text), Err(DesignatorError::List(_))), "{text:?}");
         }
+    }
+
+    #[test]
+    fn printed_names_have_parts() {
+        for (text, symbol) in [
+            ("P::F", "P::F"),
+            ("(SETF P::F)", "P::F"),
+            ("(METHOD (SETF P::F) :AFTER (Q::C))", "P::F"),
+            ("(LABELS P::G :IN P::F)", "P::G"),
+            ("(LAMBDA () :IN P::F)", "()"),
+        ] {
+            assert_eq!(PrintedName::parse(text).symbol(), symbol, "{text}");
+        }
+        let method = PrintedName::parse("(METHOD P::F :AROUND (Q::C (EQL \"a )\")))");
+        assert_eq!(method.specializers(), Some(vec!["Q::C", "(EQL \"a )\")"]));
+        assert_eq!(PrintedName::parse("(LABELS P::G :IN (SETF P::F))").within, Some("(SETF P::F)"));
     }
 
     #[test]

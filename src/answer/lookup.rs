@@ -5,8 +5,9 @@ use crate::answer::designator::{Designator, DesignatorError, FunctionName};
 use crate::answer::nearest::user_homes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use steelbank_reader::{normalized, upcase};
-use steelbank_xref::{Access, Index, Package, Symbol};
+use steelbank_xref::{Access, Index, Package, Symbol, SymbolName};
 
 /// The default package for resolving names.
 pub const DEFAULT_PACKAGE: &str = "CL-USER";
@@ -67,6 +68,14 @@ pub struct Asked {
     pub name: String,
     /// The package's name, upcased. If the `name` argument has a prefix, this is the prefix.
     pub package: String,
+}
+
+impl Asked {
+    /// Returns the symbol, which need not exist. `package` is the package that was found.
+    pub(crate) fn symbol(&self, index: &Index, package: Option<Package>) -> SymbolName {
+        let home = package.map_or(Cow::Borrowed(&*self.package), |package| index.package_name(package));
+        SymbolName::new(home, &*self.name)
+    }
 }
 
 /// Whether a symbol was found.

@@ -13,7 +13,7 @@ use std::fmt::{self, Display, Formatter};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize, Serializer};
-use steelbank_reader::{Dialect, Features, LispText, Marker, SymbolName, TokenKind, normalized, upcase};
+use steelbank_reader::{Dialect, Features, LispText, Marker, TokenKind, WrittenSymbol, normalized, upcase};
 use steelbank_xref::{Access, Index, Symbol};
 
 /// A name in an answer. Prints and serializes in readable form; two names compare and sort by their
@@ -112,8 +112,13 @@ pub(crate) fn escaped(name: &str) -> String {
     let plain = |char: char| upcase(char) == char && !char.is_whitespace() && !"()'\"`,;:|\\#".contains(char);
     match !name.is_empty() && name.chars().all(plain) && normalized(name) == name {
         true => name.to_owned(),
-        false => format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|")),
+        false => barred(name),
     }
+}
+
+/// Writes a symbol's name in bars, so that the reader reads any name.
+pub(crate) fn barred(name: &str) -> String {
+    format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|"))
 }
 
 /// Formats a symbol's name in readable form: in lower case, or in bars.
@@ -157,7 +162,7 @@ pub(crate) fn written(index: &Index, canonical: &str) -> String {
         [package, name] if is_bare(package) && is_bare(name) => return qualified(index, package, name),
         _ => (),
     }
-    with_symbols(canonical, |marker, SymbolName { package, name }| match (package, marker) {
+    with_symbols(canonical, |marker, WrittenSymbol { package, name }| match (package, marker) {
         (Some(package), _) => qualified(index, &package, &name),
         (None, Marker::Keyword) => format!(":{}", readable(&name)),
         (None, Marker::Uninterned) => format!("#:{}", readable(&name)),
@@ -191,7 +196,7 @@ pub(crate) fn qualified(index: &Index, package: &str, name: &str) -> String {
 
 /// Replaces each symbol in the text of a name by the result of `write`. In the name of an anonymous
 /// function, also replaces the path of its file by the file's name.
-fn with_symbols(text: &str, write: impl Fn(Marker, SymbolName<'_>) -> String) -> String {
+fn with_symbols(text: &str, write: impl Fn(Marker, WrittenSymbol<'_>) -> String) -> String {
     let (bytes, mut made, mut end) = (text.as_bytes(), String::with_capacity(text.len()), 0);
     let read = LispText::read(bytes, Dialect::CommonLisp, &Features::default());
     let mut after_in = false;

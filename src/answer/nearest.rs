@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use steelbank_reader::upcase;
-use steelbank_xref::{Access, Index, Package, Symbol};
+use steelbank_xref::{Access, Index, Package, Symbol, SymbolName};
 
 use crate::answer::name::{of_symbol, qualified, readable};
 use crate::answer::package_owner::PackageOwner;
@@ -39,7 +39,7 @@ pub(crate) fn in_other_packages(index: &Index, read: &ReadSymbols, name: &str) -
                 .map(|text| (!users, access == Access::Internal, text)),
         );
     }
-    let named = read.near(name, 0).filter(|(_, other)| *other == name);
+    let named = read.near(name, 0).filter(|symbol| symbol.name == name);
     found.extend(named.filter_map(|symbol| Some((false, true, text_only_name(index, symbol, None)?))));
     found.into_iter().take(MOST_SUGGESTIONS).map(|(_, _, text)| text).collect()
 }
@@ -66,7 +66,7 @@ pub(crate) fn names(index: &Index, read: &ReadSymbols, name: &str, package: Opti
         }
     }
     found.extend(read.near(name, most).filter_map(|symbol| {
-        let distance = distance(symbol.1)?;
+        let distance = distance(&symbol.name)?;
         Some((distance, false, text_only_name(index, symbol, package)?))
     }));
     found.into_iter().take(MOST_SUGGESTIONS).map(|(_, _, text)| text).collect()
@@ -106,7 +106,7 @@ pub(crate) fn names_by_words(index: &Index, read: &ReadSymbols, pattern: &str) -
         }
     }
     found.extend(read.all().filter_map(|symbol| {
-        let (distance, words) = rank(symbol.1)?;
+        let (distance, words) = rank(&symbol.name)?;
         Some((distance, false, words, text_only_name(index, symbol, None)?))
     }));
     found.into_iter().take(MOST_SUGGESTIONS).map(|(.., text)| text).collect()
@@ -116,9 +116,10 @@ fn upper(text: &str) -> String {
     text.chars().map(upcase).collect()
 }
 
-/// Formats the symbol called `name` with the home package `home` as users write it. Returns `None`
-/// unless `home` is a user's package and the image lacks the symbol.
-fn text_only_name(index: &Index, (home, name): (&str, &str), package: Option<Package>) -> Option<String> {
+/// Formats `symbol` as users write it. Returns `None` unless its home is a user's package and the
+/// image lacks the symbol.
+fn text_only_name(index: &Index, symbol: &SymbolName, package: Option<Package>) -> Option<String> {
+    let SymbolName { package: home, name } = symbol;
     let at_home = index.find_package(home, None).filter(|_| is_users(home))?;
     let is_missing = index.find_symbol(name, at_home).is_none();
     is_missing.then(|| match package == Some(at_home) {

@@ -12,7 +12,7 @@ use steelbank_text::DefinitionKind;
 
 use super::ExportError;
 use crate::actions::symbols::facts::{
-    ClassFacts, FactsRequest, HomeAndName, LoadedSystem, OwnedPackage, OwnersRequest, SymbolFacts,
+    ClassFacts, FactsRequest, LoadedSystem, OwnedPackage, OwnersRequest, SymbolFacts,
 };
 use crate::actions::uses::code_find_references::UseType;
 use crate::actions::uses::occurrences::{FileOccurrence, GeneratedUse, OccurrenceKind, ProjectOccurrences};
@@ -24,6 +24,7 @@ use crate::handle::Question;
 use crate::handle::context::QueryContext;
 use crate::source::positions::{Evidence, PlaceAccess};
 use crate::source::tap::roles::SyntaxRole;
+use steelbank_xref::SymbolName;
 
 /// The number of a symbol in the model.
 pub(super) type SymbolNumber = u32;
@@ -60,9 +61,7 @@ pub(super) struct Entity {
 /// name of a package is a symbol with an empty home package.
 #[derive(Debug)]
 pub(super) struct ModelSymbol {
-    /// The home package.
-    pub(super) package: String,
-    pub(super) name: String,
+    pub(super) name: SymbolName,
     pub(super) facts: SymbolFacts,
     /// The numbers of the symbol's definitions in the project's files.
     pub(super) definitions: Vec<u32>,
@@ -175,7 +174,7 @@ pub(super) struct Model<'a> {
     pub(super) systems: Vec<ModelSystem>,
     pub(super) definitions: Vec<ModelDefinition>,
     pub(super) symbols: Vec<ModelSymbol>,
-    numbers: HashMap<HomeAndName, SymbolNumber>,
+    numbers: HashMap<SymbolName, SymbolNumber>,
     /// For each slot name, the project's classes that have a slot with this name.
     pub(super) slots: BTreeMap<SymbolNumber, BTreeSet<SymbolNumber>>,
     pub(super) accessories: BTreeMap<SymbolNumber, Accessory>,
@@ -273,7 +272,7 @@ impl<'a> Model<'a> {
                 Facet::Package => String::new(),
                 _ => known.home.or(definition.package).unwrap_or_else(|| "COMMON-LISP-USER".to_owned()),
             };
-            let symbol = self.number(&home, &definition.name);
+            let symbol = self.number(&SymbolName::new(home, &*definition.name));
             self.symbols[symbol as usize].definitions.push(self.definitions.len() as u32);
             self.definitions.push(ModelDefinition {
                 file: number,
@@ -291,40 +290,34 @@ impl<'a> Model<'a> {
     }
 
     /// Returns the number of a symbol. Adds the symbol, without facts, if it is new.
-    fn number(&mut self, package: &str, name: &str) -> SymbolNumber {
-        let key = (package.to_owned(), name.to_owned());
-        if let Some(&known) = self.numbers.get(&key) {
+    fn number(&mut self, name: &SymbolName) -> SymbolNumber {
+        if let Some(known) = self.find_symbol(name) {
             return known;
         }
         let number = self.symbols.len() as SymbolNumber;
-        self.symbols.push(ModelSymbol {
-            package: package.to_owned(),
-            name: name.to_owned(),
-            facts: SymbolFacts::default(),
-            definitions: Vec::new(),
-        });
-        self.numbers.insert(key, number);
+        let facts = SymbolFacts::default();
+        self.symbols.push(ModelSymbol { name: name.clone(), facts, definitions: Vec::new() });
+        self.numbers.insert(name.clone(), number);
         number
     }
 
     /// Returns the number of a symbol, or `None` if the model does not contain the symbol yet.
-    pub(super) fn find_symbol(&self, name: &HomeAndName) -> Option<SymbolNumber> {
+    pub(super) fn find_symbol(&self, name: &SymbolName) -> Option<SymbolNumber> {
         self.numbers.get(name).copied()
     }
 
     /// Loads from the image the facts about the symbols with the number `from` or a higher number,
     /// and about the packages of these symbols.
     fn ask(&mut self, from: usize) -> Result<(), ExportError> {
-        let symbols: Vec<HomeAndName> =
-            self.symbols[from..].iter().map(|symbol| (symbol.package.clone(), symbol.name.clone())).collect();
+        let symbols: Vec<_> = self.symbols[from..].iter().map(|symbol| symbol.name.clone()).collect();
         if symbols.is_empty() {
             return Ok(());
         }
-        let home = |symbol: &ModelSymbol| match symbol.package.is_empty() {
+        let home = |symbol: &SymbolName| match symbol.package.is_empty() {
             true => symbol.name.clone(),
             false => symbol.package.clone(),
         };
-        let packages: BTreeSet<String> = self.symbols[from..].iter().map(home).collect();
+        let packages: BTreeSet<String> = symbols.iter().map(home).collect();
         let packages: Vec<String> =
             packages.into_iter().filter(|name| !self.packages.contains_key(name)).collect();
         if !packages.is_empty() {
@@ -351,15 +344,15 @@ impl<'a> Model<'a> {
                 continue;
             }
             for (number, slot) in facts.slots.iter().enumerate() {
-                let name = self.number(&slot.name.0, &slot.name.1);
+                let name = self.number(&slot.name);
                 self.slots.entry(name).or_default().insert(class);
                 for accessor in slot.readers.iter().chain(&slot.writers) {
-                    let accessor = self.number(&accessor.0, &accessor.1);
+                    let accessor = self.number(accessor);
                     self.accessories.entry(accessor).or_insert(Accessory::Accessor(class, number));
                 }
             }
             for made in &facts.made {
-                let made = self.number(&made.0, &made.1);
+                let made = self.number(made);
                 self.accessories.entry(made).or_insert(Accessory::Generated(class));
             }
         }
@@ -413,7 +406,7 @@ impl<'a> Model<'a> {
         }
         let before = self.symbols.len();
         let numbers: Vec<SymbolNumber> =
-            answer.occurrences.iter().map(|found| self.number(&found.package, &found.name)).collect();
+            answer.occurrences.iter().map(|found| self.number(&found.symbol)).collect();
         self.ask(before)?;
         let mut tokens: Vec<ModelToken> = Vec::with_capacity(answer.occurrences.len());
         let mut slots_defined: BTreeSet<(SymbolNumber, SymbolNumber)> = BTreeSet::new();
@@ -484,8 +477,8 @@ impl<'a> Model<'a> {
                 start.is_some_and(|start| before[start..].eq_ignore_ascii_case(b"(in-package"))
             };
             if token.definition.is_none() && token.range.start > 0 && is_named() {
-                let name = self.symbols[token.symbol as usize].name.clone();
-                let symbol = self.number("", &name);
+                let name = SymbolName::new("", &*self.symbols[token.symbol as usize].name.name);
+                let symbol = self.number(&name);
                 token.meaning = Meaning::Global(Entity { symbol, facet: Facet::Package });
                 token.exact = true;
             }
@@ -558,7 +551,7 @@ impl<'a> Model<'a> {
             return Meaning::Global(self.definitions[definition as usize].entity);
         }
         let facts = &self.symbols[symbol as usize].facts;
-        let user = !PackageOwner::of(&found.package).is_locked() && !found.package.is_empty();
+        let user = !PackageOwner::of(&found.symbol.package).is_locked() && !found.symbol.package.is_empty();
         match found.kind {
             OccurrenceKind::Keyword => Meaning::Nothing,
             OccurrenceKind::LocalVariable | OccurrenceKind::LocalFunction => {

@@ -243,7 +243,7 @@ impl ScipWriter<'_> {
                     symbol
                 }
                 Meaning::Global(entity)
-                    if self.model.symbols[entity.symbol as usize].package.is_empty()
+                    if self.model.symbols[entity.symbol as usize].name.package.is_empty()
                         && entity.facet != Facet::Package =>
                 {
                     continue;
@@ -387,7 +387,7 @@ impl ScipWriter<'_> {
     }
 
     fn name(&self, symbol: SymbolNumber) -> String {
-        readable(&self.model.symbols[symbol as usize].name)
+        readable(&self.model.symbols[symbol as usize].name.name)
     }
 
     /// Returns the SCIP symbol of an entity.
@@ -398,8 +398,8 @@ impl ScipWriter<'_> {
         let symbol = &self.model.symbols[entity.symbol as usize];
         let own = self.name(entity.symbol);
         let mut package = match entity.facet {
-            Facet::Package => &symbol.name,
-            _ => &symbol.package,
+            Facet::Package => &symbol.name.name,
+            _ => &symbol.name.package,
         };
         let mut descriptors = Vec::new();
         match entity.facet {
@@ -416,12 +416,12 @@ impl ScipWriter<'_> {
             Facet::Other => descriptors.push(descriptor(&own, Suffix::Meta)),
             Facet::Slot(Some(class)) => {
                 let class = &self.model.symbols[class as usize];
-                let slot = match class.package == symbol.package {
+                let slot = match class.name.package == symbol.name.package {
                     true => own,
-                    false => format!("{}::{own}", readable(&symbol.package)),
+                    false => format!("{}::{own}", readable(&symbol.name.package)),
                 };
-                package = &class.package;
-                descriptors.push(descriptor(&readable(&class.name), Suffix::Type));
+                package = &class.name.package;
+                descriptors.push(descriptor(&readable(&class.name.name), Suffix::Type));
                 descriptors.push(descriptor(&slot, Suffix::Term));
             }
             Facet::Method(_) => {
@@ -509,7 +509,7 @@ impl ScipWriter<'_> {
             (Facet::Package, _) => (
                 Kind::Package,
                 format!("(defpackage {name})"),
-                self.model.packages.get(&known.name).and_then(|package| package.documentation.clone()),
+                self.model.packages.get(&known.name.name).and_then(|package| package.documentation.clone()),
             ),
             (Facet::Function | Facet::Macro, facts) if facts.function.is_some() => {
                 let function = facts.function.clone().unwrap_or_default();
@@ -545,7 +545,7 @@ impl ScipWriter<'_> {
                         "condition" => (Kind::Error, "define-condition"),
                         _ => (Kind::Class, "defclass"),
                     };
-                    let told = class.superclasses.iter().map(|(_, name)| readable(name));
+                    let told = class.superclasses.iter().map(|class| readable(&class.name));
                     let above: Vec<String> = told
                         .filter(|name| !["standard-object", "structure-object"].contains(&&**name))
                         .collect();
@@ -560,7 +560,7 @@ impl ScipWriter<'_> {
             (Facet::Slot(class), _) => {
                 let slot = class.and_then(|class| {
                     let slots = self.model.class(class)?.slots.iter();
-                    slots.clone().find(|slot| slot.name.1 == known.name && slot.name.0 == known.package)
+                    slots.clone().find(|slot| slot.name == known.name)
                 });
                 let of_type = slot.and_then(|slot| slot.slot_type.as_deref());
                 let of_type = of_type.map(|of_type| format!(" :type {}", of_type.to_lowercase()));
@@ -614,7 +614,7 @@ impl ScipWriter<'_> {
             Facet::Type => {
                 let above = self.model.class(symbol).map(|class| class.superclasses.clone());
                 for name in above.unwrap_or_default() {
-                    let standard = PackageOwner::of(&name.0).is_locked();
+                    let standard = PackageOwner::of(&name.package).is_locked();
                     if let Some(above) = self.model.find_symbol(&name).filter(|_| !standard) {
                         let above = self.symbol(Entity { symbol: above, facet: Facet::Type });
                         relations.push(Relationship { is_implementation: true, ..with(above) });

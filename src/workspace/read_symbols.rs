@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use indexmap::IndexSet;
-use steelbank_xref::Spellings;
+use steelbank_xref::{Spellings, SymbolName};
 
 use crate::source::tap::sidecar::{Name, Sidecar};
 use crate::workspace::{FileStamp, Project};
@@ -14,9 +14,8 @@ use crate::workspace::{FileStamp, Project};
 /// The symbols in the text of the loaded files.
 #[derive(Debug, Default)]
 pub(crate) struct ReadSymbols {
-    /// All symbols that were read, as home package and name, including those of files that are no
-    /// longer loaded.
-    known: IndexSet<(String, String)>,
+    /// All symbols that were read, including those of files that are no longer loaded.
+    known: IndexSet<SymbolName>,
     /// For each sidecar by name, its stamp and the indices of its symbols in `known`.
     files: HashMap<PathBuf, (FileStamp, Vec<u32>)>,
     /// The indices of the symbols in loaded files, in the same order as `spellings`.
@@ -25,20 +24,20 @@ pub(crate) struct ReadSymbols {
 }
 
 impl ReadSymbols {
-    /// Returns all symbols in loaded files, each as home package and name.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+    /// Returns all symbols in loaded files.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &SymbolName> {
         self.loaded.iter().filter_map(|&number| self.symbol(number))
     }
 
     /// Returns the symbols with names that may be within `edits` letter edits of `name`, ignoring
     /// case. The result may contain other symbols.
-    pub(crate) fn near(&self, name: &str, edits: usize) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn near(&self, name: &str, edits: usize) -> impl Iterator<Item = &SymbolName> {
         let near = self.spellings.near(name, edits);
         near.filter_map(|row| self.symbol(*self.loaded.get(row as usize)?))
     }
 
-    fn symbol(&self, number: u32) -> Option<(&str, &str)> {
-        self.known.get_index(number as usize).map(|(home, name)| (home.as_str(), name.as_str()))
+    fn symbol(&self, number: u32) -> Option<&SymbolName> {
+        self.known.get_index(number as usize)
     }
 
     /// Sets the sidecars of the loaded files. `read` reads a sidecar that is new or has another
@@ -55,7 +54,7 @@ impl ReadSymbols {
             let known = before.remove(&sidecar).filter(|(known, _)| *known == stamp);
             let file = known.unwrap_or_else(|| {
                 let symbols = read(&sidecar).into_iter().filter_map(|name| match name {
-                    Name::Symbol { package, name } => Some((package, name)),
+                    Name::Symbol(symbol) => Some(symbol),
                     Name::Uninterned(_) | Name::Text(_) => None,
                 });
                 (stamp, symbols.map(|symbol| self.known.insert_full(symbol).0 as u32).collect())
@@ -65,7 +64,7 @@ impl ReadSymbols {
         self.loaded = self.files.values().flat_map(|(_, symbols)| symbols).copied().collect();
         self.loaded.sort_unstable();
         self.loaded.dedup();
-        let name = |&number: &u32| self.known.get_index(number as usize).map_or("", |(_, name)| name);
+        let name = |&number: &u32| self.known.get_index(number as usize).map_or("", |symbol| &symbol.name);
         self.spellings = Spellings::of(self.loaded.iter().map(name));
     }
 }
@@ -92,17 +91,17 @@ mod tests {
     fn each_sidecar_is_read_once() {
         let stamp = |size| FileStamp { modified: None, size, changed: (2, 3), inode: 4 };
         let read = |path: &PathBuf| {
-            let symbol = |name: &str| Name::Symbol { package: "P".to_owned(), name: name.to_owned() };
+            let symbol = |name: &str| Name::Symbol(SymbolName::new("P", name));
             let own = path.display().to_string().to_uppercase();
             vec![symbol("SHARED"), symbol(&own), Name::Text("TEXT".to_owned())]
         };
         let unread = |path: &PathBuf| -> Vec<Name> { panic!("{} was read before", path.display()) };
         let named =
-            |symbols: &ReadSymbols| symbols.all().map(|(_, name)| name.to_owned()).collect::<Vec<_>>();
+            |symbols: &ReadSymbols| symbols.all().map(|symbol| symbol.name.clone()).collect::<Vec<_>>();
         let mut symbols = ReadSymbols::default();
         symbols.set(vec![("alpha".into(), stamp(1)), ("beta".into(), stamp(1))], read);
         assert_eq!(named(&symbols), ["SHARED", "ALPHA", "BETA"]);
-        assert_eq!(symbols.near("alpa", 1).collect::<Vec<_>>(), [("P", "ALPHA")]);
+        assert_eq!(symbols.near("alpa", 1).collect::<Vec<_>>(), [&SymbolName::new("P", "ALPHA")]);
         symbols.set(vec![("beta".into(), stamp(1))], unread);
         assert_eq!(named(&symbols), ["SHARED", "BETA"]);
         assert_eq!(symbols.near("ALPHA", 0).count(), 0);

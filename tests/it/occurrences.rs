@@ -10,6 +10,7 @@ use steelbank::actions::uses::code_find_references::CodeFindReferencesRequest;
 use steelbank::actions::uses::occurrences::{FileOccurrence, OccurrenceKind, OccurrencesRequest};
 use steelbank::reader::Range;
 use steelbank::source::positions::{Evidence, PlaceAccess};
+use steelbank::xref::SymbolName;
 
 use crate::asks::Asks;
 use crate::fixtures::{library_registry, lisp_libraries};
@@ -41,16 +42,19 @@ fn occurrences_match_code_find_references() {
         let shown = path.strip_prefix(bank.root().unwrap()).unwrap().display().to_string();
         let exact = by_file.entry(shown).or_default();
         for found in found {
-            symbols.insert((found.package.clone(), found.name.clone()));
+            symbols.insert(found.symbol.clone());
             let token = text[found.name_range.indices()].trim_matches(['|', '"', ':', '#']);
-            assert!(token.replace(['\\', '|'], "").eq_ignore_ascii_case(&found.name), "{token} {found:?}");
+            assert!(
+                token.replace(['\\', '|'], "").eq_ignore_ascii_case(&found.symbol.name),
+                "{token} {found:?}"
+            );
             if found.use_type.is_some() && found.evidence == Evidence::Exact {
-                exact.insert((found.range, format!("{}::{}", found.package, found.name)));
+                exact.insert((found.range, format!("{}::{}", found.symbol.package, found.symbol.name)));
             }
         }
     }
     let mut by_symbol: BTreeMap<String, BTreeSet<(Range, String)>> = BTreeMap::new();
-    for (package, name) in &symbols {
+    for SymbolName { package, name } in &symbols {
         let quoted = format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|"));
         let mut request = CodeFindReferencesRequest::new(quoted);
         (request.package, request.limit) = (Some(package.clone()), usize::MAX);
@@ -99,7 +103,9 @@ fn occurrences_distinguish_reads_writes_and_locals() {
     let (text, found) = occurrences(&bank, Path::new("shop.lisp"));
     let told: Vec<String> = found
         .iter()
-        .filter(|found| ["PRICE", "*OPEN*"].contains(&found.name.as_str()) && found.package == "OCC-SHOP")
+        .filter(|found| {
+            ["PRICE", "*OPEN*"].contains(&found.symbol.name.as_str()) && found.symbol.package == "OCC-SHOP"
+        })
         .map(|found| {
             let line = text[..found.range.start as usize].matches('\n').count() + 1;
             let bound = found.binding.map(|at| text[..at.start as usize].matches('\n').count() + 1);
@@ -119,7 +125,11 @@ fn occurrences_distinguish_reads_writes_and_locals() {
         "11 LocalFunction of 11", "11 Slot",
     ];
     assert_eq!(told, expected);
-    assert!(found.iter().any(|found| found.kind == OccurrenceKind::SpecialOperator && found.name == "SETQ"));
+    assert!(
+        found
+            .iter()
+            .any(|found| found.kind == OccurrenceKind::SpecialOperator && found.symbol.name == "SETQ")
+    );
     drop(bank);
 }
 

@@ -53,7 +53,7 @@ fn edit(text: &mut String, random: &mut Random) {
 /// Returns whether the token at `found` in `text` spells its symbol.
 fn spells(text: &str, found: &FileOccurrence) -> bool {
     let token = text[found.name_range.indices()].trim_matches(['"', ':', '#']).replace(['|', '\\'], "");
-    token.to_uppercase() == found.name.to_uppercase()
+    token.to_uppercase() == found.symbol.name.to_uppercase()
 }
 
 /// Checks an answer about `text`. Returns the number of occurrences that the loaded text has, too.
@@ -69,7 +69,7 @@ fn hold(loaded: &OccurrencesAnswer, text: &str, answer: &OpenTextAnswer) -> usiz
     for (found, range) in moved {
         let first = answer.occurrences.partition_point(|now| now.range < range);
         let there = answer.occurrences[first..].iter().take_while(|now| now.range == range);
-        let now = { there }.find(|now| now.name == found.name);
+        let now = { there }.find(|now| now.symbol.name == found.symbol.name);
         let now = now.unwrap_or_else(|| panic!("{found:?} is lost"));
         assert_eq!((now.kind, now.role, now.evidence), (found.kind, found.role, found.evidence));
         assert_eq!(now.use_type, found.use_type);

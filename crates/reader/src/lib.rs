@@ -45,5 +45,5 @@ pub use features::{Features, Numbering};
 pub use range::Range;
 pub use syntax::Dialect;
 pub use text::{Datum, Form, FormId, FormKind, LispText, TopLevelForm};
-pub use token::{Marker, SymbolName, Token, TokenKind};
+pub use token::{Marker, Token, TokenKind, WrittenSymbol};
 pub use token::{normalized, read_name, upcase};

@@ -62,7 +62,7 @@ pub enum Marker {
 /// The name of a symbol after reading: escapes are resolved, and case is folded if the dialect
 /// folds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SymbolName<'a> {
+pub struct WrittenSymbol<'a> {
     /// The package prefix, if there is one.
     pub package: Option<Cow<'a, str>>,
     /// The name.
@@ -71,7 +71,7 @@ pub struct SymbolName<'a> {
 
 impl Token {
     /// Returns the name of this symbol. `text` must be the text that contains the token.
-    pub fn symbol<'a>(&self, text: &'a [u8]) -> SymbolName<'a> {
+    pub fn symbol<'a>(&self, text: &'a [u8]) -> WrittenSymbol<'a> {
         let name = slice(text, self.name_start, self.span.end);
         let package = match self.marker {
             Marker::External | Marker::Internal => {
@@ -84,7 +84,7 @@ impl Token {
             }
             _ => None,
         };
-        SymbolName { package, name: read_name(name, self.dialect) }
+        WrittenSymbol { package, name: read_name(name, self.dialect) }
     }
 
     /// Returns whether this is a symbol named `name` after reading (upper case in Common Lisp).

@@ -8,7 +8,7 @@ use super::columns::{
 use super::export::{Export, Malformed, NONE};
 use super::format::XrefSegment;
 use super::kinds::{FunctionKind, Kind, NameRole};
-use super::symbols::{Package, Symbol, TextSymbol};
+use super::symbols::{Package, Symbol, SymbolName, TextSymbol};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -340,7 +340,7 @@ impl Index {
     /// Returns the uses in code compiled from `file`, a native path. Each comes with the principal
     /// symbol of the used name (home package and name), the name's role, and the kind of use.
     /// Replaced functions are excluded.
-    pub fn uses_in(&self, file: &str) -> Vec<((String, String), NameRole, Kind, UseNumber)> {
+    pub fn uses_in(&self, file: &str) -> Vec<(SymbolName, NameRole, Kind, UseNumber)> {
         let mut found = Vec::new();
         for (number, generation) in self.generations.iter().enumerate() {
             let segment = &*generation.segment;
@@ -367,7 +367,7 @@ impl Index {
                             let text = segment.text(segment.symbol(symbol, BakedSymbolColumn::Name));
                             let number = UseNumber { generation: number as u32, function, form };
                             let role = NameRole::from_number(segment.role(name));
-                            ((home.unwrap_or_default(), text.into_owned()), role, kind, number)
+                            (SymbolName::new(home.unwrap_or_default(), text), role, kind, number)
                         }));
                     }
                 }

@@ -26,7 +26,7 @@ pub mod writer;
 pub use index::{ApplyError, FiledUnder, Index, Record, Use, UseNumber, UsePlace};
 pub use kinds::{FunctionKind, Kind, NameRole};
 pub use spelling::Spellings;
-pub use symbols::{Access, Package, Symbol, TextSymbol};
+pub use symbols::{Access, Package, Symbol, SymbolName, TextSymbol};
 
 #[cfg(test)]
 mod tests;

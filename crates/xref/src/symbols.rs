@@ -21,6 +21,22 @@ pub struct Symbol {
     pub(super) row: u32,
 }
 
+/// A symbol's home package and name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SymbolName {
+    /// The name of the home package. Empty for an uninterned symbol.
+    pub package: String,
+    /// The name, in its actual case.
+    pub name: String,
+}
+
+impl SymbolName {
+    /// Creates a name from its parts.
+    pub fn new(package: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { package: package.into(), name: name.into() }
+    }
+}
+
 /// The table of a snapshot that contains a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum SymbolTable {
@@ -84,6 +100,11 @@ impl Index {
     /// nickname.
     pub fn symbol_named(&self, package: &str, name: &str) -> Option<(Symbol, Access)> {
         self.find_symbol(name, self.find_package(package, None)?)
+    }
+
+    /// Returns the symbol with this home package and name.
+    pub fn named(&self, symbol: &SymbolName) -> Option<Symbol> {
+        self.symbol_named(&symbol.package, &symbol.name).map(|(symbol, _)| symbol)
     }
 
     /// Implements `CL:FIND-SYMBOL`: returns the symbol with this exact name that is accessible in
@@ -214,6 +235,11 @@ impl Index {
     /// Returns the name of a symbol's home package; `None` if it is uninterned.
     pub fn home_name(&self, symbol: Symbol) -> Option<String> {
         self.symbol_package(symbol).map(|home| self.package_name(home).into_owned())
+    }
+
+    /// Returns a symbol's home package and name.
+    pub fn full_name(&self, symbol: Symbol) -> SymbolName {
+        SymbolName::new(self.home_name(symbol).unwrap_or_default(), self.symbol_name(symbol))
     }
 
     /// Returns a symbol's home package; `None` if it is uninterned.

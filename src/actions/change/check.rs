@@ -52,6 +52,9 @@ pub struct CheckAnswer {
     /// Number of diagnostics, if not all are listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diagnostics_total: Option<usize>,
+    /// The number of diagnostics that the loads counted but did not return.
+    #[serde(skip)]
+    not_listed: usize,
     /// The errors that stopped loads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<LoadFailure>,
@@ -92,9 +95,8 @@ impl CheckAnswer {
                 self.compiled.push(path);
             }
         }
-        if let Some(total) = loaded.diagnostics_total {
-            *self.diagnostics_total.get_or_insert(0) += total;
-        }
+        let listed = loaded.diagnostics.len();
+        self.not_listed += loaded.diagnostics_total.map_or(0, |total| total.saturating_sub(listed));
         // Several systems may load the same file, so list its diagnostics only once.
         for diagnostic in loaded.diagnostics {
             let is_same = |known: &Diagnostic| {
@@ -112,9 +114,8 @@ impl CheckAnswer {
     pub(crate) fn finish(&mut self) {
         self.compiled_count = self.compiled.len();
         self.diagnostics.sort_by_key(|diagnostic| diagnostic.severity);
-        if self.diagnostics.len() > LISTED_DIAGNOSTICS {
-            self.diagnostics_total.get_or_insert(self.diagnostics.len());
-            self.diagnostics.truncate(LISTED_DIAGNOSTICS);
-        }
+        let total = self.diagnostics.len() + self.not_listed;
+        self.diagnostics.truncate(LISTED_DIAGNOSTICS);
+        self.diagnostics_total = Some(total).filter(|total| *total > self.diagnostics.len());
     }
 }

@@ -181,8 +181,8 @@ fn remaining_uses(
     let (first, last) = (lines.line(form.span.start), lines.line(form.span.end.saturating_sub(1)));
     let (definitions, _) = definitions_in(context, path).ok()?;
     let known = definitions.iter().find(|known| (first..=last).contains(&known.definition.place.line))?;
-    let home = known.home.as_ref().filter(|_| known.definition.kind != DefinitionKind::Method)?;
-    let mut uses = UseLines::new(context).lines(&known.definition.name, home);
+    let symbol = known.full_name().filter(|_| known.definition.kind != DefinitionKind::Method)?;
+    let mut uses = UseLines::new(context).lines(&symbol);
     let is_inside = |place: &Location| {
         place.file == known.path && place.line.is_some_and(|line| (first..=last).contains(&line))
     };

@@ -58,7 +58,7 @@ use crate::actions::symbols::find_definition::{
 use crate::actions::uses::code_find_references;
 use crate::actions::uses::code_find_references::{code_find_references, found};
 use crate::actions::uses::symbol_uses::SymbolUses;
-use crate::actions::uses::unloaded::{Likelihood, SoughtSymbol, TokenResolver};
+use crate::actions::uses::unloaded::{Likelihood, TokenResolver};
 use crate::actions::uses::via::{ExpansionOrigin, Origins};
 use crate::answer::Location;
 use crate::answer::counted;
@@ -68,13 +68,13 @@ use crate::handle::Error;
 use crate::handle::context::QueryContext;
 use crate::handle::question::Question;
 use crate::source::positions::Evidence;
-use crate::source::positions::{PackageAndName, PositionedFile, SearchTarget, SymbolToken};
+use crate::source::positions::{PositionedFile, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
 use crate::workspace::{
     FileVersion, Project, TextContext, TextFilter, TextState, TreeView, state_in_loaded_file,
 };
 use steelbank_tree::defines_systems;
-use steelbank_xref::{Index, Package, Symbol};
+use steelbank_xref::{Index, Package, Symbol, SymbolName};
 
 /// A request to rename a symbol.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -215,10 +215,9 @@ impl<'a> Planner<'a> {
         self.context.project.positions_at(self.view, path, write_date)
     }
 
-    /// Queries the image for a symbol's definitions, by name and home package.
-    fn definitions(&self, name: &str, home: &str) -> Result<ImageDefinitions, Error> {
-        let sought = SearchTarget { package: home.to_owned(), name: name.to_owned() };
-        let mut image = ImageDefinitions::ask(self.context, &sought, self.control)?;
+    /// Queries the image for a symbol's definitions.
+    fn definitions(&self, symbol: &SymbolName) -> Result<ImageDefinitions, Error> {
+        let mut image = ImageDefinitions::ask(self.context, symbol, self.control)?;
         // Skip a package of this name: a string names it, not the symbol, so it keeps its name.
         image.definitions.retain(|found| found.kind != LispKind::Package);
         Ok(image)
@@ -241,7 +240,7 @@ impl<'a> Planner<'a> {
                 files.push(TokensOfFile { path, file, tokens });
             }
         }
-        let image = self.definitions(&sought.name, &sought.package)?;
+        let image = self.definitions(&sought)?;
         self.defined_elsewhere(&image);
         let text = self.text_tokens(&self.uses);
         let places = files.iter().map(|file| file.tokens.len()).sum::<usize>() + text.certain.len();
@@ -347,11 +346,11 @@ impl<'a> Planner<'a> {
     /// Finds the tokens of the symbol of `uses` in text that the compiler did not read.
     fn text_tokens(&self, uses: &SymbolUses<'_>) -> TextTokens {
         let (index, project) = (&self.context.index, self.context.project);
-        let target = SoughtSymbol::of(uses);
+        let target = uses.sought();
         let all = self.request.comments || self.request.strings;
         let look = if all { TextFilter::All } else { TextFilter::Unloaded };
         let found = project.texts_naming_at(self.view, &target.name, look, true);
-        let resolver = TokenResolver::new(index, project, self.view, &target);
+        let resolver = TokenResolver::new(index, project, self.view, target);
         let mut tokens = TextTokens { unreadable: found.unreadable, ..TextTokens::default() };
         // Skip a loaded file that has become a link: the link's target is listed under the target's
         // path.
@@ -544,13 +543,11 @@ impl<'a> Planner<'a> {
             .collect();
         if !made.is_empty() && own.iter().any(stands) {
             let structures = structures::Structures::of(project, self.view);
-            let SearchTarget { package, name } = self.uses.sought().clone();
+            let sought = self.uses.sought().clone();
             for (file, form) in made {
                 // Without a prefix, the accessor's symbol is the slot's symbol.
-                let own = |slot: &PackageAndName| *slot == (package.clone(), name.clone());
-                let origin = structures.origin(&file, form, &name);
-                let bare =
-                    matches!(&origin, Some(structures::AccessorOrigin::Slot { slot, .. }) if own(slot));
+                let origin = structures.origin(&file, form, &sought.name);
+                let bare = matches!(&origin, Some(structures::AccessorOrigin::Slot { slot, .. }) if **slot == sought);
                 if origin.is_some() && !bare {
                     let parts = self.defining_form_edits(&file, form)?;
                     if parts.is_none() {

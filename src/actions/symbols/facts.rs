@@ -6,15 +6,13 @@ use serde::Deserialize;
 use crate::engine::control::Control;
 use crate::handle::context::QueryContext;
 use crate::handle::{Error, Question};
-
-/// A symbol's home package and name.
-pub type HomeAndName = (String, String);
+use steelbank_xref::SymbolName;
 
 /// A request for short descriptions of symbols.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FactsRequest {
     /// The symbols.
-    pub symbols: Vec<HomeAndName>,
+    pub symbols: Vec<SymbolName>,
 }
 
 /// A short description of a symbol, with a field for each namespace.
@@ -60,11 +58,11 @@ pub struct ClassFacts {
     /// The documentation string.
     pub documentation: Option<String>,
     /// The direct superclasses.
-    pub superclasses: Vec<HomeAndName>,
+    pub superclasses: Vec<SymbolName>,
     /// The direct slots.
     pub slots: Vec<SlotFacts>,
     /// A structure's constructors, predicate and copier.
-    pub made: Vec<HomeAndName>,
+    pub made: Vec<SymbolName>,
 }
 
 /// A direct slot of a class.
@@ -73,11 +71,11 @@ pub struct ClassFacts {
 #[non_exhaustive]
 pub struct SlotFacts {
     /// The slot's name.
-    pub name: HomeAndName,
+    pub name: SymbolName,
     /// The reader functions.
-    pub readers: Vec<HomeAndName>,
+    pub readers: Vec<SymbolName>,
     /// The writers: the name of a function, or `F` for a function `(setf F)`.
-    pub writers: Vec<HomeAndName>,
+    pub writers: Vec<SymbolName>,
     /// The type, unless it is T.
     #[serde(rename = "type")]
     pub slot_type: Option<String>,
@@ -97,7 +95,8 @@ impl Question for FactsRequest {
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<Self::Answer, Error> {
         let mut all = Vec::with_capacity(self.symbols.len());
         for batch in self.symbols.chunks(BATCH) {
-            let names = batch.iter().flat_map(|(package, name)| [package.clone(), name.clone()]).collect();
+            let names =
+                batch.iter().flat_map(|symbol| [symbol.package.clone(), symbol.name.clone()]).collect();
             all.extend(context.ask::<Self::Answer>("symbol-facts", names, control)?);
         }
         Ok(all)

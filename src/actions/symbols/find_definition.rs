@@ -17,19 +17,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::actions::uses::code_find_references::found;
 use crate::actions::uses::symbol_uses::SymbolUses;
-use crate::actions::uses::unloaded::{SoughtSymbol, TextDefined, text_definitions};
+use crate::actions::uses::unloaded::{TextDefined, text_definitions};
 use crate::answer::NotFound;
-use crate::answer::designator::FunctionName;
+use crate::answer::designator::{FunctionName, PrintedName};
 use crate::answer::location::as_text;
 use crate::answer::lookup::{Asked, NamedSymbol, about_symbol, find_package};
 use crate::engine::{Control, Lane, read_json};
 use crate::handle::{Error, QueryContext, Question};
-use crate::source::positions::{Evidence, Occurrence, PositionedFile, SearchTarget, universal_write_date};
+use crate::source::positions::{Evidence, Occurrence, PositionedFile, universal_write_date};
 use crate::source::tap::operators::Defined;
 use crate::source::tap::roles::SyntaxRole;
 use crate::workspace::FileVersion;
 use steelbank_reader::Range;
-use steelbank_xref::Index;
+use steelbank_xref::{Index, SymbolName};
 
 /// The image's answer to the call `find-definitions`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -46,10 +46,10 @@ impl ImageDefinitions {
     /// Fails if Lisp cannot answer or the request was cancelled.
     pub(crate) fn ask(
         context: &QueryContext<'_>,
-        sought: &SearchTarget,
+        sought: &SymbolName,
         control: &Control,
     ) -> Result<Self, Error> {
-        let SearchTarget { name, package } = sought.clone();
+        let SymbolName { name, package } = sought.clone();
         let ticket = context.lisp.submit(Lane::Query, control.allowed(), None, move |on_lisp| {
             on_lisp.call("find-definitions", &[&name, &package])
         });
@@ -163,7 +163,7 @@ pub struct Resolved {
     /// The symbol, or the `(setf …)` name, that was requested.
     pub(crate) name: LispName,
     /// The symbol's name and home package, for calls to the image.
-    pub sought: SearchTarget,
+    pub sought: SymbolName,
     function_name: FunctionName,
     /// The package that was searched for an unqualified name, if the request gave no package.
     pub looked_up_in: Option<String>,
@@ -195,15 +195,15 @@ impl Resolved {
     /// Tests whether a definition has the requested function name: `(setf f)` and `(cas f)` are
     /// other names with the symbol `f`. A plain name accepts every definition of its symbol.
     pub(crate) fn accepts(&self, definition: &ImageDefinition) -> bool {
-        let names = |list: &str| {
-            let name = definition.name.strip_prefix("(METHOD ").unwrap_or(&definition.name);
-            name.starts_with(list)
+        let head = match PrintedName::parse(&definition.name) {
+            PrintedName { head: "METHOD", name, .. } => PrintedName::parse(name).head,
+            PrintedName { head, .. } => head,
         };
         match self.function_name {
             FunctionName::Plain => true,
-            FunctionName::Setf => names("(SETF ") || definition.kind == LispKind::SetfExpander,
-            FunctionName::Cas => names("(CAS "),
             FunctionName::CompilerMacro => definition.kind == LispKind::CompilerMacro,
+            FunctionName::Setf if definition.kind == LispKind::SetfExpander => true,
+            FunctionName::Setf | FunctionName::Cas => Some(head) == self.head(),
         }
     }
 }
@@ -241,7 +241,7 @@ impl Question for FindDefinitionRequest {
 /// file defines it.
 fn from_text(context: &QueryContext<'_>, asked: &Asked) -> Option<FindDefinitionAnswer> {
     let (index, project) = (&context.index, context.project);
-    let target = SoughtSymbol::missing(index, asked, find_package(index, &asked.package));
+    let target = asked.symbol(index, find_package(index, &asked.package));
     let found = text_definitions(index, project, &project.tree_view(), &target);
     let symbol = found.first()?.symbol.clone();
     let definitions = found.into_iter().map(|TextDefined { symbol, place, kind, context }| FoundDefinition {
@@ -364,7 +364,7 @@ fn defines(role: SyntaxRole) -> bool {
 
 fn placed(
     context: &QueryContext<'_>,
-    sought: &SearchTarget,
+    sought: &SymbolName,
     definition: &ImageDefinition,
     source: &ImageSource,
 ) -> (FoundDefinition, Option<u32>) {

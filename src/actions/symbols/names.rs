@@ -1,9 +1,10 @@
 //! Lists the symbols that source code in a package can refer to, for completion.
 
+use crate::answer::name::barred;
 use crate::engine::control::Control;
 use crate::handle::context::QueryContext;
 use crate::handle::question::Question;
-use steelbank_xref::{Access, Package};
+use steelbank_xref::{Access, Package, SymbolName};
 
 /// A request for the symbols that source code in a package can refer to, with a given package
 /// prefix or without a prefix.
@@ -23,10 +24,8 @@ pub struct AccessibleNamesRequest {
 pub struct Accessible {
     /// Its name in source spelling, without the prefix: lower case, or in bars if necessary.
     pub written: String,
-    /// Its name in Lisp.
-    pub name: String,
-    /// Its home package.
-    pub package: String,
+    /// The symbol.
+    pub symbol: SymbolName,
 }
 
 impl Question for AccessibleNamesRequest {
@@ -56,14 +55,15 @@ impl Question for AccessibleNamesRequest {
                 Some(_) => access == Access::External || (self.internal && access == Access::Internal),
                 None => true,
             };
-            let Some(home) = index.symbol_package(symbol).filter(|_| listed) else { continue };
+            if !listed || index.symbol_package(symbol).is_none() {
+                continue;
+            }
             let plain = |char: char| !char.is_whitespace() && !"()'\"`,;:|\\#".contains(char);
             let written = match name.chars().all(|char| plain(char) && !char.is_lowercase()) {
                 true => name.to_lowercase(),
-                false => format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|")),
+                false => barred(&name),
             };
-            let package = index.package_name(home).into_owned();
-            found.push(Accessible { written, name: name.into_owned(), package });
+            found.push(Accessible { written, symbol: index.full_name(symbol) });
         }
         found.sort_by(|one, other| one.written.cmp(&other.written));
         Ok(found)

@@ -13,6 +13,7 @@ use crate::answer::lookup::{LookupStatus, find_package};
 use crate::answer::package_owner::PackageOwner;
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext, Question};
+use steelbank_xref::SymbolName;
 
 /// A request for the contents of a package.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -121,6 +122,12 @@ pub struct PackageSymbol {
     pub symbol: String,
 }
 
+impl PackageSymbol {
+    fn full_name(&self) -> SymbolName {
+        SymbolName::new(&*self.package, &*self.symbol)
+    }
+}
+
 /// A symbol that a package exports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
@@ -182,8 +189,7 @@ impl Question for PackageInfoRequest {
             let home = package.name.clone();
             for exported in &mut package.exports {
                 control.check()?;
-                let symbol = &exported.symbol;
-                let uses = counter.lines(&symbol.symbol, &symbol.package);
+                let uses = counter.lines(&exported.symbol.full_name());
                 exported.uses_elsewhere =
                     uses.iter().filter(|each| is_use(each) && each.package.as_deref() != Some(&home)).count();
                 if exported.uses_elsewhere == 0 {
@@ -192,8 +198,7 @@ impl Question for PackageInfoRequest {
             }
             for imported in &mut package.imports {
                 control.check()?;
-                let symbol = &imported.symbol;
-                let uses = counter.lines(&symbol.symbol, &symbol.package);
+                let uses = counter.lines(&imported.symbol.full_name());
                 imported.uses_here =
                     uses.iter().filter(|each| is_use(each) && each.package.as_deref() == Some(&home)).count();
                 if imported.uses_here == 0 {

@@ -96,11 +96,11 @@ impl Steelbank {
         move |path, line, column| {
             let path = index.root().join(path);
             let file = self.project().positions(&path, *loaded.get(&path)?).ok()?;
-            let (package, name) = file
+            let symbol = file
                 .is_fresh()
                 .then(|| file.symbol_at(name.as_deref()?, LineColumn { line, column }))
                 .flatten()?;
-            Some(LispName::new(&image, canonical(package, name)))
+            Some(LispName::new(&image, canonical(&symbol.package, &symbol.name)))
         }
     }
 }

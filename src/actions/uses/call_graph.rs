@@ -8,6 +8,7 @@
 mod drawing;
 pub(crate) mod tool;
 
+use crate::answer::designator::PrintedName;
 use crate::answer::location::as_text;
 use crate::answer::{LispKind, LispName, Location, NotFound};
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -18,7 +19,7 @@ use steelbank_xref::Kind;
 
 use super::code_find_references::UseType;
 use super::graph::{Node, Target, UserFinder, callees, function_in};
-use super::unloaded::{SoughtSymbol, UnloadedMatches, text_counts, unloaded_matches};
+use super::unloaded::{UnloadedMatches, text_counts, unloaded_matches};
 use crate::actions::symbols::apropos::AproposAnswer;
 use crate::answer::lookup::{LookupStatus, NamedSymbol, about_symbol};
 use crate::engine::Control;
@@ -165,7 +166,7 @@ impl CallGraphRequest {
             let Some(target) = node.target.clone().filter(|_| depth < self.depth) else { continue };
             let mut callers = BTreeSet::new();
             for used in users.of_node(&node, control)? {
-                if !UserFinder::is_call(&used, &target.name) && used.line.use_type != UseType::Class
+                if !UserFinder::is_call(&used, &target.symbol.name) && used.line.use_type != UseType::Class
                     || (at == 0 && passed.as_ref().is_some_and(|passed| !users.may_pass(&used, passed)))
                 {
                     continue;
@@ -217,10 +218,11 @@ impl CallGraphRequest {
                 called.extend(calls.get(*caller).into_iter().flatten().cloned());
             }
             let templates = users.called_by_templates(&target);
-            called.extend(templates.into_iter().filter_map(|(package, name)| {
-                let (found, _) = context.index.symbol_named(&package, &name)?;
-                Some(Node::of(&context.index.symbol_text(found)))
-            }));
+            called.extend(
+                templates.into_iter().filter_map(|name| {
+                    Some(Node::of(&context.index.symbol_text(context.index.named(&name)?)))
+                }),
+            );
             for callee in called {
                 let Some((to, is_new)) = graph.node(&callee, depth + 1) else { continue };
                 graph.edges.insert((at, to));
@@ -242,7 +244,7 @@ impl Question for CallGraphRequest {
         let symbol = match lookup.found {
             Ok((symbol, _)) => symbol,
             Err(status) => {
-                let target = SoughtSymbol::missing(index, &lookup.asked, lookup.package);
+                let target = lookup.asked.symbol(index, lookup.package);
                 let project = context.project;
                 return Ok(CallGraphAnswer {
                     unloaded: text_counts(index, project, &project.tree_view(), &target).with_definitions(),
@@ -263,9 +265,8 @@ impl Question for CallGraphRequest {
         let mut answer = graph.finish(context, control, root)?;
         answer.direction = self.direction;
         answer.looked_up_in = lookup.looked_up_in;
-        if let Some(home) = index.symbol_package(symbol).filter(|_| self.direction == Direction::Callers) {
-            let (package, name) = (index.package_name(home), index.symbol_name(symbol));
-            answer.unloaded = unloaded_matches(context, [(package.as_ref(), name.as_ref())]);
+        if self.direction == Direction::Callers {
+            answer.unloaded = unloaded_matches(context, [&index.full_name(symbol)]);
         }
         Ok(answer)
     }
@@ -307,7 +308,7 @@ impl Graph {
         let mut arguments = vec![String::new(), "0".to_owned(), self.nodes.len().to_string()];
         for (node, _) in &self.nodes {
             if let Some(target) = node.target.clone().filter(|_| !node.name.starts_with('(')) {
-                arguments.extend([target.package, target.name]);
+                arguments.extend([target.symbol.package, target.symbol.name]);
             }
         }
         let mut known: AproposAnswer = context.ask("apropos", arguments, control)?;
@@ -320,13 +321,13 @@ impl Graph {
         }
         let nodes = self.nodes.iter().map(|(node, depth)| {
             let (kind, place) = summaries.get(node.name.as_str()).cloned().unwrap_or_else(|| {
-                let kind = match () {
-                    () if node.name.starts_with("(METHOD") => LispKind::Method,
-                    () if node.name.starts_with("(SETF") => LispKind::Setf,
-                    () if node.name.starts_with("(TYPE-EXPANDER") => LispKind::Type,
-                    () if node.is_toplevel => LispKind::TopLevel,
-                    () if node.name.starts_with("(COMPILER-MACRO") => LispKind::CompilerMacro,
-                    () => LispKind::Definition,
+                let kind = match PrintedName::parse(&node.name).head {
+                    "METHOD" => LispKind::Method,
+                    "SETF" => LispKind::Setf,
+                    "TYPE-EXPANDER" => LispKind::Type,
+                    _ if node.is_toplevel => LispKind::TopLevel,
+                    "COMPILER-MACRO" => LispKind::CompilerMacro,
+                    _ => LispKind::Definition,
                 };
                 (kind, None)
             });

@@ -23,9 +23,7 @@ use std::sync::Arc;
 
 use super::enclosing::Enclosing;
 use super::symbol_uses::{PlacedUse, RecordedUse, SymbolUses};
-use super::unloaded::{
-    SoughtSymbol, TextDefined, TextState, TextUse, TextUses, text_counts, text_definitions, text_uses,
-};
+use super::unloaded::{TextDefined, TextState, TextUse, TextUses, text_counts, text_definitions, text_uses};
 use super::via::{ExpansionOrigin, Origins};
 use super::who::{Position, SetfUse};
 use crate::answer::designator::Designator;
@@ -211,7 +209,7 @@ pub(crate) fn describe_unloaded(
     asked: &Asked,
     package: Option<Package>,
 ) -> String {
-    let target = SoughtSymbol::missing(index, asked, package);
+    let target = asked.symbol(index, package);
     let now = project.tree_view();
     let unloaded = text_counts(index, project, &now, &target).with_definitions();
     let defined: Vec<String> = text_definitions(index, project, &now, &target)
@@ -400,8 +398,7 @@ impl UseSearch<'_> {
         index: &Index,
         looked_up_in: Option<String>,
     ) -> (CodeFindReferencesAnswer, Option<Caution>) {
-        let target = SoughtSymbol::of(self.uses);
-        let mut text = text_uses(index, self.project, self.now, &target, request.project_only);
+        let mut text = text_uses(index, self.project, self.now, self.uses.sought(), request.project_only);
         let vendored = text.vendored.take();
         (CodeFindReferencesAnswer { looked_up_in, ..self.build(request, text) }, vendored)
     }
@@ -727,7 +724,7 @@ pub(super) fn is_of_another(file: &PositionedFile, recorded: &RecordedUse) -> bo
         return false;
     };
     // The caller may be defined inside another function of the form.
-    caller.name != defined && file.symbols_in(form).iter().all(|(_, name)| *name != caller.name)
+    caller.name != defined && file.symbols_in(form).iter().all(|symbol| symbol.name != caller.name)
 }
 
 /// Returns the lower-case name of the operator that expands into a placed use, if there is one.

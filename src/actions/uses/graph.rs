@@ -9,14 +9,14 @@ use std::collections::{BTreeSet, HashMap};
 use serde::Deserialize;
 use steelbank_reader::{Datum, FormId, FormKind};
 use steelbank_text::DefinitionKind;
-use steelbank_xref::{Access, FunctionKind, Index, Kind, NameRole};
+use steelbank_xref::{Access, FunctionKind, Index, Kind, NameRole, SymbolName};
 
 use super::code_find_references::{UseType, found};
 use super::enclosing::{Enclosing, innermost};
 use super::outline::DefinitionInFile;
 use super::use_counts::{UseLine, UseLines};
 use super::who::SetfUse;
-use crate::answer::designator::{Designator, FunctionName, elements};
+use crate::answer::designator::{Designator, FunctionName, PrintedName};
 use crate::answer::lookup::Lookup;
 use crate::answer::package_owner::PackageOwner;
 use crate::answer::{LispName, name};
@@ -24,11 +24,20 @@ use crate::engine::Control;
 use crate::handle::{Error, QueryContext};
 use crate::workspace::{FileVersion, ProjectFiles};
 
-/// The answer to the Lisp question `subclasses`.
-#[derive(Deserialize)]
-pub(crate) struct Subclasses {
-    #[serde(default)]
-    pub(crate) subclasses: Vec<String>,
+/// Lists the printed names of all subclasses of a class.
+pub(crate) fn subclasses(
+    context: &QueryContext<'_>,
+    class: &SymbolName,
+    control: &Control,
+) -> Result<Vec<String>, Error> {
+    #[derive(Deserialize)]
+    struct Subclasses {
+        #[serde(default)]
+        subclasses: Vec<String>,
+    }
+    let found: Subclasses =
+        context.ask("subclasses", vec![class.name.clone(), class.package.clone()], control)?;
+    Ok(found.subclasses)
 }
 
 /// A definition or a place in top-level code, as a node of the graph.
@@ -42,11 +51,10 @@ pub(crate) struct Node {
     pub(crate) is_toplevel: bool,
 }
 
-/// A symbol, by home package and name, in one of its roles.
+/// A symbol in one of its roles.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Target {
-    pub(crate) package: String,
-    pub(crate) name: String,
+    pub(crate) symbol: SymbolName,
     pub(crate) role: FunctionRole,
 }
 
@@ -91,21 +99,26 @@ impl FunctionRole {
 }
 
 impl Target {
-    pub(crate) fn any(package: impl Into<String>, name: impl Into<String>) -> Self {
-        Self { package: package.into(), name: name.into(), role: FunctionRole::Any }
+    pub(crate) fn any(symbol: SymbolName) -> Self {
+        Self { symbol, role: FunctionRole::Any }
     }
 
-    /// Creates the target for a function name that a request gives.
-    pub(crate) fn function(package: &str, name: &str, written: FunctionName) -> Self {
-        let role = if written == FunctionName::Setf { FunctionRole::Setf } else { FunctionRole::Function };
-        Self { role, ..Self::any(package, name) }
+    /// Creates the target for a name that a request gives. A symbol stands for everything that it
+    /// names, (SETF NAME) only for itself.
+    pub(crate) fn requested(symbol: SymbolName, written: FunctionName) -> Self {
+        let role = match written {
+            FunctionName::Plain => FunctionRole::Any,
+            FunctionName::Setf => FunctionRole::Setf,
+            FunctionName::Cas | FunctionName::CompilerMacro => FunctionRole::Function,
+        };
+        Self { symbol, role }
     }
 
     /// Returns the target that a definition in the text defines. Returns `None` if code cannot use
     /// it by name.
     pub(crate) fn defined(known: &DefinitionInFile) -> Option<Self> {
         let definition = &known.definition;
-        let home = known.home.as_deref().filter(|_| !known.names_standard())?;
+        let symbol = known.full_name().filter(|_| !known.names_standard())?;
         let role = match definition.kind {
             DefinitionKind::Setf => FunctionRole::Setf,
             _ if definition.setf => FunctionRole::Setf,
@@ -116,14 +129,20 @@ impl Target {
             | DefinitionKind::CompilerMacro => FunctionRole::Function,
             _ => FunctionRole::Any,
         };
-        Some(Self { role, ..Self::any(home, &*definition.name) })
+        Some(Self { symbol, role })
     }
 }
 
 impl Node {
     /// Creates the node of the function with the printed name `caller`.
     pub(crate) fn of(caller: &str) -> Self {
-        Self { name: listed_name(caller), target: function_in(caller), is_toplevel: false }
+        let printed = PrintedName::parse(caller);
+        let name = match printed.head {
+            "MACRO-FUNCTION" => printed.name.to_owned(),
+            "%DEFSETF" | "SETF-EXPANDER" => format!("(SETF {})", printed.name),
+            _ => caller.to_owned(),
+        };
+        Self { name, target: function_in(caller), is_toplevel: false }
     }
 
     /// Returns the name as answers show it.
@@ -141,8 +160,7 @@ impl Node {
 
     /// Returns the printed specializers of a method. Returns `None` for other nodes.
     fn specializers(&self) -> Option<Vec<&str>> {
-        let parts = elements(&self.name).filter(|parts| parts.first() == Some(&"METHOD"))?;
-        elements(parts.last()?)
+        PrintedName::parse(&self.name).specializers()
     }
 }
 
@@ -203,7 +221,7 @@ impl<'a> UserFinder<'a> {
     /// Finds the uses that call, expand or name `target`, each with the definition around it.
     /// Exports, imports, declarations and block names are excluded.
     pub(crate) fn of(&self, target: &Target) -> Vec<UsedBy> {
-        let uses = self.use_lines.uses(&target.name, &target.package).into_iter();
+        let uses = self.use_lines.uses(&target.symbol).into_iter();
         let uses = uses.filter(|used| !used.is_declaration && target.role.accepts(used));
         uses.map(|line| self.user(line)).collect()
     }
@@ -218,11 +236,11 @@ impl<'a> UserFinder<'a> {
         };
         let makes = ["INITIALIZE-INSTANCE", "SHARED-INITIALIZE", "ALLOCATE-INSTANCE", "MAKE-INSTANCE"];
         let mut found = Vec::new();
-        if makes.contains(&target.name.as_str())
+        if makes.contains(&target.symbol.name.as_str())
             && let Some(class) = specializers.first().and_then(|class| Designator::parse(class).ok())
         {
-            let package = class.package.unwrap_or_default();
-            found = self.constructions(&package, &class.name, control)?;
+            let class = SymbolName::new(class.package.unwrap_or_default(), class.name);
+            found = self.constructions(class, control)?;
         }
         Ok(found)
     }
@@ -238,7 +256,7 @@ impl<'a> UserFinder<'a> {
         control: &Control,
     ) -> Result<ArgumentClasses, Error> {
         let index = &context.index;
-        let lookup = Lookup::resolved(index, class, Some(&function.package))?;
+        let lookup = Lookup::resolved(index, class, Some(&function.symbol.package))?;
         let symbol = found(index, context.project, &lookup)?;
         let printed = index.symbol_text(symbol);
         let methods = index.who(Kind::Specializes, symbol, |_| true).into_iter();
@@ -246,10 +264,8 @@ impl<'a> UserFinder<'a> {
             let is_its = method.target.as_ref() == Some(function);
             method.specializers().filter(|_| is_its)?.iter().position(|class| *class == printed)
         });
-        let (name, home) =
-            (index.symbol_name(symbol).into_owned(), index.home_name(symbol).unwrap_or_default());
-        let below: Subclasses = context.ask("subclasses", vec![name, home], control)?;
-        let classes = below.subclasses.into_iter().chain([printed]).collect();
+        let below = subclasses(context, &index.full_name(symbol), control)?;
+        let classes = below.into_iter().chain([printed]).collect();
         Ok(ArgumentClasses { position: place.unwrap_or(0), classes })
     }
 
@@ -280,15 +296,15 @@ impl<'a> UserFinder<'a> {
     /// Whether the target is from outside the project: its package is not the user's, or the text
     /// defines the generic function only in files outside the project.
     pub(crate) fn is_foreign(&self, target: &Target) -> bool {
-        if PackageOwner::of(&target.package) != PackageOwner::User {
+        if PackageOwner::of(&target.symbol.package) != PackageOwner::User {
             return true;
         }
         let mut elsewhere = false;
-        for FileVersion { path, .. } in self.context.project.naming(&target.name) {
+        for FileVersion { path, .. } in self.context.project.naming(&target.symbol.name) {
             let shown = self.context.project.shown(&path);
             let defines = |known: &DefinitionInFile| {
-                known.definition.name == target.name
-                    && known.home.as_deref() == Some(&target.package)
+                known.definition.name == target.symbol.name
+                    && known.home.as_deref() == Some(&target.symbol.package)
                     && matches!(
                         known.definition.kind,
                         DefinitionKind::GenericFunction | DefinitionKind::Accessor
@@ -305,18 +321,11 @@ impl<'a> UserFinder<'a> {
     }
 
     /// Finds the forms that create an instance of a class or of a subclass.
-    pub(crate) fn constructions(
-        &self,
-        package: &str,
-        name: &str,
-        control: &Control,
-    ) -> Result<Vec<UsedBy>, Error> {
-        let below: Subclasses =
-            self.context.ask("subclasses", vec![name.to_owned(), package.to_owned()], control)?;
-        let mut classes = vec![Target::any(package, name)];
-        classes.extend(below.subclasses.iter().filter_map(|class| function_in(class)));
+    pub(crate) fn constructions(&self, class: SymbolName, control: &Control) -> Result<Vec<UsedBy>, Error> {
+        let below = subclasses(self.context, &class, control)?;
+        let below = below.iter().filter_map(|class| function_in(class)).map(|class| class.symbol);
         let mut found = Vec::new();
-        for class in classes {
+        for class in std::iter::once(class).chain(below) {
             control.check()?;
             found.extend(self.direct_constructions(&class));
         }
@@ -324,15 +333,15 @@ impl<'a> UserFinder<'a> {
     }
 
     /// Finds the forms that create an instance of exactly this class.
-    pub(crate) fn direct_constructions(&self, class: &Target) -> Vec<UsedBy> {
+    pub(crate) fn direct_constructions(&self, class: &SymbolName) -> Vec<UsedBy> {
         let made = self.class_arguments(class).into_iter();
         made.filter(|(_, makes)| *makes).map(|(used, _)| used).collect()
     }
 
     /// Finds the forms with the quoted class as an argument. The flag is true if the form creates
     /// an instance, and false if it calls a non-standard function that may create an instance.
-    pub(crate) fn class_arguments(&self, class: &Target) -> Vec<(UsedBy, bool)> {
-        let uses = self.use_lines.uses(&class.name, &class.package).into_iter();
+    pub(crate) fn class_arguments(&self, class: &SymbolName) -> Vec<(UsedBy, bool)> {
+        let uses = self.use_lines.uses(class).into_iter();
         uses.filter_map(|used| self.is_construction(&used).map(|makes| (self.user(used), makes))).collect()
     }
 
@@ -378,8 +387,7 @@ impl<'a> UserFinder<'a> {
         let around = innermost(&*definitions, &line.place);
         let defined = around.map(|known| known.definition.kind);
         // A LAMBDA has no name: use the definition around it.
-        let is_lambda =
-            |caller: &&String| elements(caller).is_some_and(|parts| parts.first() == Some(&"LAMBDA"));
+        let is_lambda = |caller: &&String| PrintedName::parse(caller).head == "LAMBDA";
         let user = match (line.caller.as_ref().filter(|caller| !is_lambda(caller)), around) {
             // SBCL names a local function of top-level code after its file: replace the path by the
             // one that answers show.
@@ -408,7 +416,7 @@ impl<'a> UserFinder<'a> {
     /// project's. Lambda functions are omitted.
     pub(crate) fn recorded(&self, target: &Target, everywhere: bool) -> Vec<Node> {
         let index = &self.context.index;
-        let Some((symbol, _)) = index.symbol_named(&target.package, &target.name) else { return Vec::new() };
+        let Some(symbol) = index.named(&target.symbol) else { return Vec::new() };
         let kinds = [Kind::Calls, Kind::Macroexpands].into_iter();
         let found = kinds.flat_map(|kind| index.who(kind, symbol, |role| target.role.accepts_role(role)));
         let found = found.filter(|found| {
@@ -421,7 +429,7 @@ impl<'a> UserFinder<'a> {
     /// Lists the functions that use the node's target and were compiled without a file, each with
     /// the kind of use.
     pub(crate) fn without_file(&self, node: &Node) -> BTreeSet<(String, Kind)> {
-        let found = node.target.as_ref().map(|it| self.use_lines.without_file(&it.name, &it.package));
+        let found = node.target.as_ref().map(|target| self.use_lines.without_file(&target.symbol));
         found.unwrap_or_default()
     }
 
@@ -436,8 +444,8 @@ impl<'a> UserFinder<'a> {
 
     /// Finds the functions of user packages that the templates of a macro or setf definition call,
     /// by home package and name.
-    pub(crate) fn called_by_templates(&self, target: &Target) -> BTreeSet<(String, String)> {
-        let (package, name) = (target.package.as_str(), target.name.as_str());
+    pub(crate) fn called_by_templates(&self, target: &Target) -> BTreeSet<SymbolName> {
+        let SymbolName { package, name } = &target.symbol;
         let project = self.context.project;
         let mut called = BTreeSet::new();
         for FileVersion { path, write_date } in project.naming(name) {
@@ -447,7 +455,7 @@ impl<'a> UserFinder<'a> {
                 let is_it = Target::defined(known).is_some_and(|defined| defined.role == target.role);
                 if !is_it
                     || !has_templates(definition.kind)
-                    || definition.name != name
+                    || definition.name != *name
                     || home != Some(package)
                 {
                     continue;
@@ -456,10 +464,9 @@ impl<'a> UserFinder<'a> {
                 let forms = self.use_lines.forms(&shown);
                 let form = forms.as_ref().as_ref().and_then(|forms| forms.at(definition.start));
                 let symbols = form.map_or_else(Vec::new, |(form, _)| file.symbols_in(form as u32));
-                for (package, name) in
-                    symbols.into_iter().filter(|(package, _)| PackageOwner::of(package) == PackageOwner::User)
-                {
-                    let lines = self.use_lines.lines(name, package);
+                let is_users = |symbol: &&SymbolName| PackageOwner::of(&symbol.package) == PackageOwner::User;
+                for symbol in symbols.into_iter().filter(is_users) {
+                    let lines = self.use_lines.lines(symbol);
                     let here = |line: &UseLine| {
                         line.place.file == shown
                             && line.use_type == UseType::Template
@@ -467,10 +474,10 @@ impl<'a> UserFinder<'a> {
                                 .place
                                 .line
                                 .is_some_and(|line| (definition.start..=definition.end).contains(&line))
-                            && line.calls_in_text(name)
+                            && line.calls_in_text(&symbol.name)
                     };
                     if lines.iter().any(here) {
-                        called.insert((package.to_owned(), name.to_owned()));
+                        called.insert(symbol.clone());
                     }
                 }
             }
@@ -484,23 +491,16 @@ fn has_templates(kind: DefinitionKind) -> bool {
     matches!(kind, DefinitionKind::Macro | DefinitionKind::Setf | DefinitionKind::CompilerMacro)
 }
 
-/// Returns the name under which a caller is listed: the macro's name for a macro function, `(SETF
-/// …)` for a setf expander.
-fn listed_name(caller: &str) -> String {
-    if let Some(name) = caller.strip_prefix("(MACRO-FUNCTION ").and_then(|name| name.strip_suffix(')')) {
-        return name.to_owned();
-    }
-    let place = ["(%DEFSETF ", "(SETF-EXPANDER "].iter().find_map(|before| caller.strip_prefix(before));
-    place.map_or_else(|| caller.to_owned(), |place| format!("(SETF {place}"))
-}
-
 /// Returns the function to which a printed name belongs: F for `(METHOD P::F (P::C))` and `(FLET G
 /// :IN P::F)`.
 pub(crate) fn function_in(name: &str) -> Option<Target> {
     let found = Designator::parse(name).ok().filter(|found| !found.uninterned)?;
-    let target = Target::function(&found.package?, &found.name, found.function_name);
-    let is_type = elements(name).is_some_and(|parts| parts.first() == Some(&"TYPE-EXPANDER"));
-    Some(if is_type { Target { role: FunctionRole::Any, ..target } } else { target })
+    let role = match found.function_name {
+        FunctionName::Setf => FunctionRole::Setf,
+        _ if PrintedName::parse(name).head == "TYPE-EXPANDER" => FunctionRole::Any,
+        _ => FunctionRole::Function,
+    };
+    Some(Target { symbol: SymbolName::new(found.package?, found.name), role })
 }
 
 /// Maps the printed name of each caller to the functions and macros of user packages that it calls.
@@ -533,7 +533,8 @@ mod tests {
     #[test]
     fn function_in_reads_printed_names() {
         let check = |printed: &str, expect: Option<(&str, &str, FunctionRole)>| {
-            let found = function_in(printed).map(|found| (found.package, found.name, found.role));
+            let found =
+                function_in(printed).map(|found| (found.symbol.package, found.symbol.name, found.role));
             let expect = expect.map(|(package, name, role)| (package.to_owned(), name.to_owned(), role));
             assert_eq!(found, expect, "{printed}");
         };

@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Datum, FormId, FormKind, LispText, TokenKind};
 use steelbank_text::{DefinitionKind, lisp_definitions};
-use steelbank_xref::{Index, Kind};
+use steelbank_xref::{Index, Kind, SymbolName};
 
 use super::code_find_references::{UseType, found, use_type};
 use super::enclosing::form_of;
-use super::graph::{Node, Subclasses, Target, UserFinder};
+use super::graph::{Node, Target, UserFinder, subclasses};
 use super::memo::last_answer;
 use super::outline::{DefinitionInFile, files_at, resolved};
 use super::symbol_uses::SymbolUses;
@@ -233,10 +233,9 @@ impl ImpactRequest {
             let index = &context.index;
             let symbol = found(index, context.project, &lookup)?;
             subjects.looked_up_in = subjects.looked_up_in.or(lookup.looked_up_in);
-            let home = index.home_name(symbol).unwrap_or_default();
-            let bare = index.symbol_name(symbol).into_owned();
+            let name = index.full_name(symbol);
             let mut known_there = false;
-            for FileVersion { path, .. } in context.project.naming(&bare) {
+            for FileVersion { path, .. } in context.project.naming(&name.name) {
                 let shown = context.project.shown(&path);
                 for (at, known) in users.enclosing.definitions(&shown).iter().enumerate() {
                     let definition = &known.definition;
@@ -247,18 +246,14 @@ impl ImpactRequest {
                         }
                         _ => true,
                     };
-                    if is_named && definition.name == bare && known.home.as_ref() == Some(&home) {
+                    if is_named && definition.name == name.name && known.home.as_ref() == Some(&name.package)
+                    {
                         subjects.take(index, &path, known, at);
                         known_there = true;
                     }
                 }
             }
-            // A plain symbol covers all definitions of the name; (SETF NAME) covers only the SETF
-            // function.
-            subjects.targets.insert(match lookup.function_name {
-                FunctionName::Plain => Target::any(&*home, &*bare),
-                written => Target::function(&home, &bare, written),
-            });
+            subjects.targets.insert(Target::requested(name, lookup.function_name));
             if !known_there {
                 subjects.changed.push(Touched {
                     name: LispName::new(index, lookup.function_name.text(index.symbol_text(symbol))),
@@ -338,7 +333,7 @@ impl ImpactRequest {
             }
         }
         for target in &subjects.targets {
-            let found = users.use_lines.without_file(&target.name, &target.package).into_iter();
+            let found = users.use_lines.without_file(&target.symbol).into_iter();
             answer.users.extend(found.map(|(function, kind)| Affected {
                 steps: 1,
                 name: LispName::new(index, function),
@@ -376,20 +371,17 @@ impl ImpactRequest {
             ..ImpactAnswer::default()
         };
         self.follow(context, &users, &subjects, control, &mut answer)?;
-        let symbols: BTreeSet<(&str, &str)> =
-            subjects.targets.iter().map(|target| (target.package.as_str(), target.name.as_str())).collect();
+        let symbols: BTreeSet<&SymbolName> = subjects.targets.iter().map(|target| &target.symbol).collect();
         answer.unloaded = unloaded_matches(context, symbols.iter().copied());
         for (path, at) in &subjects.known {
             control.check()?;
             let definitions = users.enclosing.definitions(path);
             arity(&users, &definitions[*at], &mut answer.calls_that_do_not_fit);
         }
-        for (package, name) in symbols {
-            let found: Subclasses =
-                context.ask("subclasses", vec![name.to_owned(), package.to_owned()], control)?;
-            let subclasses = found.subclasses.into_iter();
-            answer.subclasses.extend(subclasses.map(|class| LispName::new(&context.index, class)));
-            if let Some((symbol, _)) = context.index.symbol_named(package, name) {
+        for symbol in symbols {
+            let below = subclasses(context, symbol, control)?.into_iter();
+            answer.subclasses.extend(below.map(|class| LispName::new(&context.index, class)));
+            if let Some(symbol) = context.index.named(symbol) {
                 // Add the methods on the class, or those of the generic function.
                 let methods = context.index.who(Kind::Specializes, symbol, |_| true).into_iter();
                 answer.methods.extend(methods.map(|found| LispName::new(&context.index, found.function)));

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use steelbank_reader::lines::LineIndex;
 use steelbank_text::DefinitionKind;
-use steelbank_xref::Access;
+use steelbank_xref::{Access, SymbolName};
 
 use super::code_find_references::UseType;
 use super::occurrences::{FileOccurrence, OccurrencesRequest};
@@ -25,7 +25,6 @@ use crate::answer::LispName;
 use crate::answer::package_owner::PackageOwner;
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext, Question};
-use crate::source::positions::SearchTarget;
 
 /// A request for the names that cross the boundary of a file, folder, package or system.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,8 +70,7 @@ pub struct CrossingName {
     pub files: Vec<String>,
 }
 
-/// Crossing names by home package and name.
-type Crossing = BTreeMap<(String, String), CrossingName>;
+type Crossing = BTreeMap<SymbolName, CrossingName>;
 
 impl Question for InterfaceRequest {
     type Answer = InterfaceAnswer;
@@ -95,7 +93,7 @@ impl Question for InterfaceRequest {
             }
         };
         let mut answer = InterfaceAnswer::default();
-        let mut defined: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
+        let mut defined: BTreeMap<SymbolName, BTreeSet<String>> = BTreeMap::new();
         let files = project.loaded_project_files();
         for path in &files {
             control.check()?;
@@ -114,7 +112,8 @@ impl Question for InterfaceRequest {
                     Some(package) => home == *package,
                 };
                 answer.definitions += usize::from(is_its);
-                defined.entry((home, known.definition.name.clone())).or_default().insert(known.path);
+                let name = SymbolName::new(home, known.definition.name);
+                defined.entry(name).or_default().insert(known.path);
             }
         }
         let (mut uses, mut used, mut unknown) = (Crossing::new(), Crossing::new(), BTreeSet::new());
@@ -125,21 +124,21 @@ impl Question for InterfaceRequest {
             let Ok(found) = context.bank.ask(&asked, control) else { continue };
             let lines = LineIndex::new(found.text.as_bytes());
             for occurrence in found.occurrences.iter().filter(|occurrence| is_use(occurrence)) {
-                let name = (occurrence.package.clone(), occurrence.name.clone());
-                if !defined.contains_key(&name) {
+                let name = &occurrence.symbol;
+                if !defined.contains_key(name) {
                     // No definition in the text: a form generates the name, or another project
                     // defines it.
-                    let files = generated_in(context, &name, control)?;
+                    let files = generated_in(context, name, control)?;
                     unknown.extend(files.is_none().then(|| name.clone()));
                     defined.insert(name.clone(), files.unwrap_or_default());
                 }
-                if unknown.contains(&name) {
+                if unknown.contains(name) {
                     continue;
                 }
-                let files = defined.get(&name).cloned().unwrap_or_default();
+                let files = defined.get(name).cloned().unwrap_or_default();
                 let is_its = match &package {
                     None => files.iter().any(|file| own.contains(file)),
-                    Some(package) => name.0 == *package,
+                    Some(package) => name.package == *package,
                 };
                 let (side, files) = match (is_inside(&found.path, lines.line(occurrence.range.start)), is_its)
                 {
@@ -147,18 +146,18 @@ impl Question for InterfaceRequest {
                     (false, true) => (&mut used, BTreeSet::from([found.path.clone()])),
                     _ => continue,
                 };
-                let entry = side.entry(name).or_default();
+                let entry = side.entry(name.clone()).or_default();
                 entry.count += 1;
                 entry.files.extend(files);
             }
         }
         let finished = |crossing: Crossing| {
-            let names = crossing.into_iter().filter_map(|((package, name), mut entry)| {
-                let (symbol, _) = index.symbol_named(&package, &name)?;
+            let names = crossing.into_iter().filter_map(|(name, mut entry)| {
+                let symbol = index.named(&name)?;
                 let home = index.symbol_package(symbol);
                 entry.name = LispName::new(index, index.symbol_text(symbol));
                 entry.exported = home
-                    .and_then(|home| index.find_symbol(&name, home))
+                    .and_then(|home| index.find_symbol(&name.name, home))
                     .is_some_and(|(_, access)| access == Access::External);
                 entry.files.sort();
                 entry.files.dedup();
@@ -177,18 +176,17 @@ fn is_use(occurrence: &FileOccurrence) -> bool {
     use UseType::{Block, Declaration, Export, Import, Slot};
     occurrence.use_type.is_some_and(|found| !matches!(found, Export | Import | Declaration | Block | Slot))
         && occurrence.binding.is_none()
-        && PackageOwner::of(&occurrence.package) == PackageOwner::User
+        && PackageOwner::of(&occurrence.symbol.package) == PackageOwner::User
 }
 
 /// Lists the project's files with forms that generate the definition of a name. Returns `None` if
 /// nothing defines the name, so that it is data.
 fn generated_in(
     context: &QueryContext<'_>,
-    (package, name): &(String, String),
+    name: &SymbolName,
     control: &Control,
 ) -> Result<Option<BTreeSet<String>>, Error> {
-    let sought = SearchTarget { package: package.clone(), name: name.clone() };
-    let image = ImageDefinitions::ask(context, &sought, control)?;
+    let image = ImageDefinitions::ask(context, name, control)?;
     let sources = image.definitions.iter().flat_map(|found| &found.sources);
     let own = sources.map(|source| Path::new(&source.file)).filter(|path| context.project.contains(path));
     let files = own.map(|path| context.project.shown(path)).collect();

@@ -18,14 +18,14 @@ use crate::handle::Error;
 use crate::handle::context::QueryContext;
 use crate::handle::question::Question;
 use crate::source::positions::{
-    Evidence, Occurrence, PlaceAccess, Placement, PositionedFile, SearchTarget, SidecarState, Space,
+    Evidence, Occurrence, PlaceAccess, Placement, PositionedFile, SidecarState, Space,
 };
 use crate::source::tap::operators::{Defined, OperatorKind, operator};
 use crate::source::tap::roles::SyntaxRole;
 use crate::source::tap::sidecar::NameKind;
 use crate::workspace::Project;
 use steelbank_reader::{Dialect, Features, LispText, Range};
-use steelbank_xref::{Index, Kind, NameRole, Symbol};
+use steelbank_xref::{Index, Kind, NameRole, Symbol, SymbolName};
 
 /// A request for the symbols in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,14 +74,12 @@ pub struct OccurrencesAnswer {
 pub struct GeneratedUse {
     /// The macro form.
     pub range: Range,
-    /// The home package of the symbol.
-    pub package: String,
-    /// The symbol's name.
-    pub name: String,
+    /// The symbol.
+    pub symbol: SymbolName,
     /// The kind of use.
     pub use_type: UseType,
-    /// The macro's home package and name, if it has a name.
-    pub expander: Option<(String, String)>,
+    /// The macro. Its package is empty if it is not a named symbol.
+    pub expander: Option<SymbolName>,
     /// The number of the top-level form that contains the macro form.
     pub form: u32,
 }
@@ -94,10 +92,8 @@ pub struct FileOccurrence {
     pub range: Range,
     /// The name within the token, without the prefix.
     pub name_range: Range,
-    /// The home package of the symbol.
-    pub package: String,
-    /// The symbol's name.
-    pub name: String,
+    /// The symbol.
+    pub symbol: SymbolName,
     /// The symbol's syntactic role in the form.
     pub role: SyntaxRole,
     /// The kind of thing that the symbol names.
@@ -148,18 +144,11 @@ pub enum OccurrenceKind {
 impl FileOccurrence {
     /// Creates an occurrence of which only the position and the symbol are known. It counts as data
     /// that the reader evaluates, with approximate evidence.
-    pub(crate) fn of_datum(
-        range: Range,
-        name_range: Range,
-        package: String,
-        name: String,
-        form: u32,
-    ) -> Self {
+    pub(crate) fn of_datum(range: Range, name_range: Range, symbol: SymbolName, form: u32) -> Self {
         Self {
             range,
             name_range,
-            package,
-            name,
+            symbol,
             role: SyntaxRole::ReadTime,
             kind: OccurrenceKind::Datum,
             use_type: None,
@@ -283,16 +272,15 @@ impl<'a> ProjectOccurrences<'a> {
         let occurrences = list_occurrences(index, &file, records, &elsewhere, Some(&mut generated));
         let generated = generated
             .into_iter()
-            .filter(|generated| !PackageOwner::of(&generated.package).is_locked())
+            .filter(|generated| !PackageOwner::of(&generated.symbol.package).is_locked())
             .collect();
         Ok(OccurrencesAnswer::of(project.shown(path), &file, occurrences, generated))
     }
 }
 
-/// Returns the compiler's records for the version of the file written at `date`, by home package
-/// and name.
-fn recorded(index: &Index, path: &Path, date: u64) -> HashMap<(String, String), Vec<RecordedUse>> {
-    let mut records: HashMap<(String, String), Vec<RecordedUse>> = HashMap::new();
+/// Returns the compiler's records for the version of the file written at `date`, by symbol.
+fn recorded(index: &Index, path: &Path, date: u64) -> HashMap<SymbolName, Vec<RecordedUse>> {
+    let mut records: HashMap<SymbolName, Vec<RecordedUse>> = HashMap::new();
     for (symbol, role, kind, number) in path.to_str().map(|path| index.uses_in(path)).unwrap_or_default() {
         let found = index.read(number);
         if role.denotes_function() && found.file_written == date {
@@ -308,7 +296,7 @@ fn recorded(index: &Index, path: &Path, date: u64) -> HashMap<(String, String), 
 pub(crate) fn occurrences_in(
     index: &Index,
     file: &PositionedFile,
-    records: HashMap<(String, String), Vec<RecordedUse>>,
+    records: HashMap<SymbolName, Vec<RecordedUse>>,
     elsewhere: &dyn Fn(&SymbolUses<'_>) -> SymbolNamespaces,
 ) -> Vec<FileOccurrence> {
     list_occurrences(index, file, records, elsewhere, None)
@@ -318,7 +306,7 @@ pub(crate) fn occurrences_in(
 fn list_occurrences(
     index: &Index,
     file: &PositionedFile,
-    mut records: HashMap<(String, String), Vec<RecordedUse>>,
+    mut records: HashMap<SymbolName, Vec<RecordedUse>>,
     elsewhere: &dyn Fn(&SymbolUses<'_>) -> SymbolNamespaces,
     mut generated: Option<&mut BTreeSet<GeneratedUse>>,
 ) -> Vec<FileOccurrence> {
@@ -327,7 +315,7 @@ fn list_occurrences(
     for (package, name) in file.symbols() {
         let Some((symbol, _)) = index.symbol_named(package, name) else {
             // The symbol no longer exists in the image; only the text has it.
-            let target = SearchTarget { package: package.to_owned(), name: name.to_owned() };
+            let target = SymbolName::new(package, name);
             let there = file.occurrences(&target, &|other| other == package);
             found.extend(
                 there.iter().map(|found| classified(found, &target, SymbolNamespaces::default(), None)),
@@ -336,15 +324,14 @@ fn list_occurrences(
         };
         if seen.insert(symbol) {
             let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
-            let home = (uses.sought().package.clone(), uses.sought().name.clone());
-            let records = records.remove(&home).unwrap_or_default();
+            let records = records.remove(uses.sought()).unwrap_or_default();
             found.extend(of_symbol(index, file, &uses, records, elsewhere, generated.as_deref_mut()));
         }
     }
     if let Some(generated) = generated {
         // The symbols that do not occur in the file's text.
-        for ((package, name), records) in records {
-            let Some((symbol, _)) = index.symbol_named(&package, &name) else { continue };
+        for (name, records) in records {
+            let Some(symbol) = index.named(&name) else { continue };
             let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
             for PlacedUse { recorded, placements } in uses.place(file, &[], records) {
                 generated
@@ -352,7 +339,7 @@ fn list_occurrences(
             }
         }
     }
-    found.sort_by_key(|found| (found.range, found.package == "KEYWORD"));
+    found.sort_by_key(|found| (found.range, found.symbol.package == "KEYWORD"));
     found.dedup_by_key(|found| found.range);
     if file.is_fresh() {
         let read = LispText::read(file.text().as_bytes(), Dialect::CommonLisp, &Features::sbcl());
@@ -431,10 +418,9 @@ fn of_symbol(
 fn generated_use(uses: &SymbolUses<'_>, recorded: &RecordedUse, found: &Placement) -> Option<GeneratedUse> {
     (found.evidence == Evidence::Via).then(|| GeneratedUse {
         range: found.range,
-        package: uses.sought().package.clone(),
-        name: uses.sought().name.clone(),
+        symbol: uses.sought().clone(),
         use_type: use_type(recorded.kind),
-        expander: found.expander.as_ref().map(|by| (by.package.clone(), by.name.clone())),
+        expander: found.expander.clone(),
         form: recorded.form.unwrap_or(0),
     })
 }
@@ -443,7 +429,7 @@ fn generated_use(uses: &SymbolUses<'_>, recorded: &RecordedUse, found: &Placemen
 /// record that was placed on it, if there is one.
 fn classified(
     found: &Occurrence,
-    target: &SearchTarget,
+    target: &SymbolName,
     facts: SymbolNamespaces,
     claim: Option<(Evidence, UseType)>,
 ) -> FileOccurrence {
@@ -454,8 +440,7 @@ fn classified(
     FileOccurrence {
         range: found.range,
         name_range: found.range,
-        package: target.package.clone(),
-        name: target.name.clone(),
+        symbol: target.clone(),
         role: found.role,
         kind: kind(found, target, facts, local),
         use_type: known.map(|(use_type, _)| use_type),
@@ -470,7 +455,7 @@ fn classified(
 }
 
 /// Returns the kind of thing that a symbol names at its place.
-fn kind(found: &Occurrence, target: &SearchTarget, facts: SymbolNamespaces, local: bool) -> OccurrenceKind {
+fn kind(found: &Occurrence, target: &SymbolName, facts: SymbolNamespaces, local: bool) -> OccurrenceKind {
     let by_operator = || match found.operator {
         NameKind::Function => OccurrenceKind::Function,
         NameKind::Macro => match operator(&target.package, &target.name) {

@@ -18,7 +18,7 @@ use crate::source::tap::from_text::of_text;
 use crate::source::tap::operators::{OperatorKind, operator};
 use crate::source::tap::sidecar::{Name, NameKind};
 use steelbank_reader::{Dialect, Features, LispText, Marker, Range, Token, TokenKind};
-use steelbank_xref::{Access, Index, Kind, NameRole, Package};
+use steelbank_xref::{Access, Index, Kind, NameRole, Package, SymbolName};
 
 /// A request for the symbols in an open text.
 #[derive(Debug, Clone)]
@@ -130,13 +130,10 @@ fn skipped_symbols(
         // Text that is skipped at top level is in no form: use the next form, or the last one.
         let top = forms.peek().map(|(form, top)| (*form, *top)).or(last);
         let Some((form, top)) = top else { continue };
-        let Some((Name::Symbol { package, name }, _)) = resolve(index, text, token, top.package.as_deref())
-        else {
-            continue;
-        };
-        let home = index.find_package(&package, None);
-        if package != "KEYWORD" && home.and_then(|home| index.find_symbol(&name, home)).is_some() {
-            skipped.push(FileOccurrence::of_datum(token.span, token.name_span(), package, name, form as u32));
+        let named = resolve(index, text, token, top.package.as_deref());
+        let Some((Name::Symbol(name), _)) = named else { continue };
+        if name.package != "KEYWORD" && index.named(&name).is_some() {
+            skipped.push(FileOccurrence::of_datum(token.span, token.name_span(), name, form as u32));
         }
     }
     skipped
@@ -148,7 +145,7 @@ fn resolve(index: &Index, text: &str, token: &Token, package: Option<&str>) -> O
     let current = package.unwrap_or("COMMON-LISP-USER");
     let within = index.find_package(current, None);
     let (home, found) = match token.marker {
-        Marker::Keyword => return Some((keyword(symbol.name.into_owned()), NameKind::Other)),
+        Marker::Keyword => return Some((keyword(&symbol.name), NameKind::Other)),
         Marker::Uninterned => return Some((Name::Uninterned(symbol.name.into_owned()), NameKind::Other)),
         Marker::None => (current, within),
         Marker::External | Marker::Internal => {
@@ -165,26 +162,20 @@ fn resolve(index: &Index, text: &str, token: &Token, package: Option<&str>) -> O
     });
     let found = found.and_then(|package: Package| index.find_symbol(&symbol.name, package));
     let Some((found, _)) = found else {
-        let (package, name) = (home.to_owned(), symbol.name.clone().into_owned());
-        return Some((Name::Symbol { package, name }, NameKind::Other));
+        return Some((Name::Symbol(SymbolName::new(home, symbol.name)), NameKind::Other));
     };
-    let home = index.home_name(found);
-    let name = Name::Symbol { package: home?, name: symbol.name.clone().into_owned() };
+    let name = SymbolName::new(index.home_name(found)?, symbol.name);
     let used = |kind| index.is_used(kind, found, NameRole::denotes_function);
-    let known = match &name {
-        Name::Symbol { package, name } => operator(package, name).map(|operator| operator.kind),
-        _ => None,
-    };
-    let kind = match known {
+    let kind = match operator(&name.package, &name.name).map(|operator| operator.kind) {
         Some(OperatorKind::Function) => NameKind::Function,
         Some(OperatorKind::Special | OperatorKind::Macro) => NameKind::Macro,
         None if used(Kind::Macroexpands) => NameKind::Macro,
         None if used(Kind::Calls) => NameKind::Function,
         None => NameKind::Other,
     };
-    Some((name, kind))
+    Some((Name::Symbol(name), kind))
 }
 
-fn keyword(name: String) -> Name {
-    Name::Symbol { package: "KEYWORD".to_owned(), name }
+fn keyword(name: &str) -> Name {
+    Name::Symbol(SymbolName::new("KEYWORD", name))
 }

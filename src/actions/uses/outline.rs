@@ -19,14 +19,14 @@ use serde::Serialize;
 use steelbank_text::DefinitionKind;
 use steelbank_text::{Globs, LispDefinition, Pattern, TextIndex, TextRole, TextSearch, lisp_definitions};
 use steelbank_tree::{belonging, defines_systems, is_lisp_by_name, nested};
-use steelbank_xref::{Access, Index};
+use steelbank_xref::{Access, Index, SymbolName};
 
 use super::code_find_references::UseType;
 use super::computed::all_computed_names;
 use super::enclosing::innermost;
 use super::memo::last_answer;
 use super::symbol_uses::SymbolUses;
-use super::unloaded::{SoughtSymbol, TextUse, text_uses};
+use super::unloaded::{TextUse, text_uses};
 use super::use_counts::{UseLine, UseLines, is_test_path};
 use crate::answer::designator::FunctionName;
 use crate::answer::location::{Location, as_text};
@@ -199,6 +199,11 @@ impl DefinitionInFile {
         }
     }
 
+    /// Returns the symbol that it defines, or `None` if the home package is not known.
+    pub(crate) fn full_name(&self) -> Option<SymbolName> {
+        Some(SymbolName::new(self.home.as_deref()?, &*self.definition.name))
+    }
+
     /// Returns the canonical name. If the definition has a literal in place of a name, returns the
     /// literal.
     pub(crate) fn canonical(&self) -> String {
@@ -272,9 +277,8 @@ impl Question for OutlineRequest {
         let mut answer = OutlineAnswer { unused: self.unused, ..OutlineAnswer::default() };
         let use_lines = UseLines::new(context);
         let (mut all, mut wanted, mut files) = (Vec::new(), Vec::new(), Vec::new());
-        // Caches the lines that use a generic function, by package and name: it may have hundreds
-        // of methods.
-        let mut methods: HashMap<(String, String), Rc<[UseLine]>> = HashMap::new();
+        // Caches the lines that use a generic function, which may have hundreds of methods.
+        let mut methods: HashMap<SymbolName, Rc<[UseLine]>> = HashMap::new();
         for path in self.files(context)? {
             control.check()?;
             let (known, loaded) = definitions_in(context, &path)?;
@@ -308,21 +312,19 @@ impl Question for OutlineRequest {
                     definition.kind,
                     DefinitionKind::Package | DefinitionKind::System | DefinitionKind::Test
                 );
-            let lines = known.home.as_ref().filter(|_| counts).map(|home| {
-                let ask = || Rc::<[UseLine]>::from(use_lines.lines(&definition.name, home));
+            let symbol = known.full_name().filter(|_| counts);
+            let lines = symbol.as_ref().map(|symbol| {
+                let ask = || Rc::<[UseLine]>::from(use_lines.lines(symbol));
                 match definition.kind {
-                    DefinitionKind::Method => {
-                        let lines = methods.entry((home.clone(), definition.name.clone()));
-                        Rc::clone(lines.or_insert_with(ask))
-                    }
+                    DefinitionKind::Method => Rc::clone(methods.entry(symbol.clone()).or_insert_with(ask)),
                     _ => ask(),
                 }
             });
             let mut count = lines.as_ref().map(|lines| count(known, lines, &all[in_file]));
-            if let (Some(count), Some(home)) = (&mut count, &known.home)
+            if let (Some(count), Some(symbol)) = (&mut count, &symbol)
                 && definition.kind != DefinitionKind::Method
             {
-                count.others += use_lines.without_file(&definition.name, home).len();
+                count.others += use_lines.without_file(symbol).len();
             }
             let telling = matches!(definition.kind, DefinitionKind::Method | DefinitionKind::Definition);
             let mut outlined = Outlined {
@@ -590,29 +592,22 @@ fn is_structure_used(context: &QueryContext<'_>, use_lines: &UseLines<'_>, known
     let Some(home) = known.home.as_deref().and_then(|home| index.find_package(home, None)) else {
         return false;
     };
-    let made: Vec<String> = index
+    let mut made = index
         .symbols()
         .filter(|symbol| index.symbol_package(*symbol) == Some(home))
-        .map(|symbol| index.symbol_name(symbol).into_owned())
-        .filter(|other| {
+        .map(|symbol| index.full_name(symbol))
+        .filter(|SymbolName { name: other, .. }| {
             other.starts_with(&format!("{name}-"))
                 || [format!("MAKE-{name}"), format!("COPY-{name}"), format!("{name}P")].contains(other)
-        })
-        .collect();
-    let package = index.package_name(home);
-    made.iter().any(|other| {
-        use_lines.lines(other, &package).iter().any(|line| is_live(line) && !known.has(&line.place))
-    })
+        });
+    made.any(|other| use_lines.lines(&other).iter().any(|line| is_live(line) && !known.has(&line.place)))
 }
 
 /// Lists the lines outside the definition that name it in text that is not loaded or that a feature
 /// expression excludes, or in strings that code interns.
 fn unloaded_uses(context: &QueryContext<'_>, known: &DefinitionInFile) -> Vec<TextUse> {
-    let (index, name) = (&context.index, &known.definition.name);
-    let Some(home) = known.home.as_deref() else { return Vec::new() };
-    let symbol = index.symbol_named(home, name).map(|(symbol, _)| symbol);
-    let target = SoughtSymbol { name: name.clone(), package: home.to_owned(), symbol };
-    let mut uses = text_uses(index, context.project, &context.project.tree_view(), &target, false);
+    let (project, Some(symbol)) = (context.project, known.full_name()) else { return Vec::new() };
+    let mut uses = text_uses(&context.index, project, &project.tree_view(), &symbol, false);
     uses.lines.retain(|line| !known.has(&line.place));
     uses.lines
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_text::DefinitionKind;
-use steelbank_xref::{Index, Kind};
+use steelbank_xref::{Index, Kind, SymbolName};
 
 use super::code_find_references::{UseType, found};
 use super::graph::{Node, Target, UsedBy, UserFinder};
@@ -133,11 +133,7 @@ impl Question for PathRequest {
         for (lookup, printed) in [(from, &mut answer.from), (to, &mut answer.to)] {
             let symbol = found(index, context.project, &lookup)?;
             *printed = LispName::new(index, lookup.function_name.text(index.symbol_text(symbol)));
-            let (home, bare) = (index.home_name(symbol).unwrap_or_default(), index.symbol_name(symbol));
-            ends.push(match lookup.function_name {
-                crate::answer::designator::FunctionName::Plain => Target::any(home, bare),
-                written => Target::function(&home, &bare, written),
-            });
+            ends.push(Target::requested(index.full_name(symbol), lookup.function_name));
             answer.looked_up_in = answer.looked_up_in.take().or(lookup.looked_up_in);
         }
         if let [from, to] = ends.as_slice() {
@@ -167,7 +163,7 @@ impl Search<'_> {
                 continue;
             }
             let Some(target) = reached[at].node.target.clone() else { continue };
-            if at > 0 && (&target.package, &target.name) == (&from.package, &from.name) {
+            if at > 0 && target.symbol == from.symbol {
                 answer.steps = steps(&self.context.index, &reached, at);
                 break;
             }
@@ -204,7 +200,7 @@ impl Search<'_> {
 
     /// Finds the definitions that lead to `node`: its users, and the variables that may hold it.
     fn before(&self, node: &Node, control: &Control) -> Result<Vec<(Node, PathLink, Location, bool)>, Error> {
-        let name = node.target.as_ref().map(|target| target.name.clone()).unwrap_or_default();
+        let name = node.target.as_ref().map(|target| target.symbol.name.clone()).unwrap_or_default();
         let mut found = Vec::new();
         for used in self.users.of_node(node, control)?.into_iter().filter(|used| used.in_project) {
             let is_call = UserFinder::is_call(&used, &name);
@@ -230,27 +226,23 @@ impl Search<'_> {
             return Vec::new();
         };
         let Some(form) = used.line.form.map(|form| form as u32) else { return Vec::new() };
-        let mut names: BTreeSet<(String, String)> = file
-            .symbols_in(form)
-            .into_iter()
-            .map(|(package, name)| (package.to_owned(), name.to_owned()))
-            .collect();
-        if let Some(Name::Symbol { package, name }) = file.form_operator(form) {
-            names.extend(self.in_macro(package, name));
+        let mut names: BTreeSet<SymbolName> = file.symbols_in(form).into_iter().cloned().collect();
+        if let Some(Name::Symbol(operator)) = file.form_operator(form) {
+            names.extend(self.in_macro(operator));
         }
         let index = &context.index;
-        let variables = names.into_iter().filter_map(|(package, name)| {
-            let (symbol, _) = index.symbol_named(&package, &name).filter(|_| is_users(&package))?;
+        let variables = names.into_iter().filter_map(|name| {
+            let symbol = index.named(&name).filter(|_| is_users(&name.package))?;
             let kinds = [Kind::References, Kind::Sets, Kind::Binds].into_iter();
             let is_variable = kinds.map(|kind| index.count(kind, symbol, |_| true)).any(|count| count > 0);
-            let target = Some(Target::any(package, name));
+            let target = Some(Target::any(name));
             is_variable.then(|| Node { name: index.symbol_text(symbol), target, is_toplevel: false })
         });
         variables.collect()
     }
 
     /// Lists the symbols in the definition of a macro.
-    fn in_macro(&self, package: &str, name: &str) -> Vec<(String, String)> {
+    fn in_macro(&self, SymbolName { package, name }: &SymbolName) -> Vec<SymbolName> {
         let project = self.context.project;
         let mut found = Vec::new();
         for version in project.naming(name).into_iter().filter(|_| is_users(package)) {
@@ -258,14 +250,13 @@ impl Search<'_> {
             let Ok(file) = project.positions(&version.path, version.write_date) else { continue };
             for known in self.users.enclosing.definitions(&shown).iter().filter(|known| {
                 known.definition.kind == DefinitionKind::Macro
-                    && known.definition.name == name
-                    && known.home.as_deref() == Some(package)
+                    && known.definition.name == *name
+                    && known.home.as_ref() == Some(package)
             }) {
                 let forms = self.users.use_lines.forms(&shown);
                 let form = forms.as_ref().as_ref().and_then(|forms| forms.at(known.definition.start));
                 let symbols = form.map_or_else(Vec::new, |(form, _)| file.symbols_in(form as u32));
-                found
-                    .extend(symbols.into_iter().map(|(package, name)| (package.to_owned(), name.to_owned())));
+                found.extend(symbols.into_iter().cloned());
             }
         }
         found

@@ -8,19 +8,19 @@ use super::who::SetfUse;
 use crate::answer::LispName;
 use crate::answer::designator::FunctionName;
 use crate::answer::package_owner::PackageOwner;
-use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, SearchTarget, XrefRecord};
+use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, XrefRecord};
 use crate::source::tap::roles::SyntaxRole;
 use crate::workspace::{FileVersion, Project, TreeView};
 use steelbank_reader::upcase;
 use steelbank_text::WordMatch;
-use steelbank_xref::{Index, Kind, NameRole, Symbol, Use};
+use steelbank_xref::{Index, Kind, NameRole, Symbol, SymbolName, Use};
 
 /// A symbol to find uses of, with the index of one image.
 pub(crate) struct SymbolUses<'a> {
     index: &'a Index,
     symbol: Symbol,
     function_name: FunctionName,
-    sought: SearchTarget,
+    sought: SymbolName,
 }
 
 /// A use that the compiler recorded, or a use by top-level code from the sidecar.
@@ -84,19 +84,14 @@ pub(crate) struct RecordedUses {
 impl<'a> SymbolUses<'a> {
     /// Selects the uses of `symbol`, or of a function name such as (SETF symbol).
     pub(crate) fn new(index: &'a Index, symbol: Symbol, function_name: FunctionName) -> Self {
-        let package = index.symbol_package(symbol);
-        let sought = SearchTarget {
-            package: package.map(|package| index.package_name(package).into_owned()).unwrap_or_default(),
-            name: index.symbol_name(symbol).into_owned(),
-        };
-        Self { index, symbol, function_name, sought }
+        Self { index, symbol, function_name, sought: index.full_name(symbol) }
     }
 
     pub(crate) fn symbol(&self) -> Symbol {
         self.symbol
     }
 
-    pub(crate) fn sought(&self) -> &SearchTarget {
+    pub(crate) fn sought(&self) -> &SymbolName {
         &self.sought
     }
 

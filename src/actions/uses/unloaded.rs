@@ -18,16 +18,14 @@ use serde::{Deserialize, Serialize};
 use steelbank_reader::Marker;
 use steelbank_text::{DefinitionKind, LispDefinition, lisp_definitions};
 use steelbank_tree::defines_systems;
-use steelbank_xref::{Access, Index, Package, Symbol};
+use steelbank_xref::{Access, Index, Package, Symbol, SymbolName};
 
-use super::symbol_uses::SymbolUses;
 use crate::answer::location::as_columns;
 use crate::answer::lookup::{Asked, DEFAULT_PACKAGE, LookupStatus};
 use crate::answer::name::canonical;
 use crate::answer::package_owner::PackageOwner;
 use crate::answer::{Caution, LispName, Location, NotFound, counted, some_of};
 use crate::handle::context::QueryContext;
-use crate::source::positions::SearchTarget;
 use crate::workspace::{
     NamedText, NamedTexts, PackageText, Project, TextContext, TextFilter, TokenClass, TreeView, UnloadedText,
     VendoredText, state_in_loaded_file,
@@ -219,35 +217,6 @@ impl UnloadedFile {
     }
 }
 
-/// The symbol to search for. It need not exist in the image.
-#[derive(Debug, Clone)]
-pub(crate) struct SoughtSymbol {
-    pub(crate) name: String,
-    /// The symbol's home package. If the image does not have the symbol: the package of the
-    /// look-up.
-    pub(crate) package: String,
-    pub(crate) symbol: Option<Symbol>,
-}
-
-impl SoughtSymbol {
-    /// Creates the target for a requested symbol that is not in the image. `package`: the requested
-    /// package, if the image has it.
-    pub(crate) fn missing(index: &Index, asked: &Asked, package: Option<Package>) -> SoughtSymbol {
-        let home = package.map(|package| index.package_name(package).into_owned());
-        SoughtSymbol {
-            name: asked.name.clone(),
-            package: home.unwrap_or_else(|| asked.package.clone()),
-            symbol: None,
-        }
-    }
-
-    /// Creates the target for the symbol of `uses`.
-    pub(crate) fn of(uses: &SymbolUses<'_>) -> SoughtSymbol {
-        let SearchTarget { package, name } = uses.sought().clone();
-        SoughtSymbol { name, package, symbol: Some(uses.symbol()) }
-    }
-}
-
 /// How certain it is that a token is the symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Likelihood {
@@ -262,7 +231,7 @@ pub(crate) fn text_uses(
     index: &Index,
     project: &Project,
     now: &TreeView,
-    target: &SoughtSymbol,
+    target: &SymbolName,
     project_only: bool,
 ) -> TextUses {
     let is_standard = PackageOwner::of(&target.package) != PackageOwner::User;
@@ -287,7 +256,7 @@ pub(crate) fn text_counts(
     index: &Index,
     project: &Project,
     now: &TreeView,
-    target: &SoughtSymbol,
+    target: &SymbolName,
 ) -> TextCounts {
     let found = project.named_at(now, &target.name, TextFilter::Unloaded, false);
     let resolver = TokenResolver::new(index, project, now, target);
@@ -322,7 +291,7 @@ pub(crate) fn text_definitions(
     index: &Index,
     project: &Project,
     now: &TreeView,
-    target: &SoughtSymbol,
+    target: &SymbolName,
 ) -> Vec<TextDefined> {
     let resolver = TokenResolver::new(index, project, now, target);
     let default = index.find_package(DEFAULT_PACKAGE, None);
@@ -367,19 +336,16 @@ fn not_searched(project: &Project, found: &NamedTexts<NamedText>) -> Vec<Caution
     cautions
 }
 
-/// Counts the uses of symbols, each given by package and name, in text that the image does not
-/// have. Definitions are not counted.
+/// Counts the uses of symbols in text that the image does not have. Definitions are not counted.
 pub(crate) fn unloaded_matches<'a>(
     context: &QueryContext<'_>,
-    symbols: impl IntoIterator<Item = (&'a str, &'a str)>,
+    symbols: impl IntoIterator<Item = &'a SymbolName>,
 ) -> UnloadedMatches {
     let (index, project) = (&context.index, context.project);
     let now = project.tree_view();
     let mut files = Vec::new();
-    for (package, name) in symbols {
-        let symbol = index.symbol_named(package, name).map(|(symbol, _)| symbol);
-        let target = SoughtSymbol { name: name.to_owned(), package: package.to_owned(), symbol };
-        files.extend(text_counts(index, project, &now, &target).without_definitions().files);
+    for symbol in symbols {
+        files.extend(text_counts(index, project, &now, symbol).without_definitions().files);
     }
     UnloadedMatches::new(files)
 }
@@ -400,7 +366,9 @@ pub(crate) struct TokenResolver<'a> {
     index: &'a Index,
     project: &'a Project,
     now: &'a TreeView,
-    target: &'a SoughtSymbol,
+    target: &'a SymbolName,
+    /// The target in the image. `None` if it does not exist there.
+    symbol: Option<Symbol>,
     /// Caches the definitions of packages in unloaded text, by package name.
     packages: RefCell<HashMap<String, Rc<[Arc<PackageText>]>>>,
     /// Caches whether the unqualified name is the symbol, by current package.
@@ -442,10 +410,10 @@ impl<'a> TokenResolver<'a> {
         index: &'a Index,
         project: &'a Project,
         now: &'a TreeView,
-        target: &'a SoughtSymbol,
+        target: &'a SymbolName,
     ) -> Self {
         let (packages, bare, meanings) = (RefCell::default(), RefCell::default(), RefCell::default());
-        Self { index, project, now, target, packages, bare, meanings }
+        Self { index, project, now, target, symbol: index.named(target), packages, bare, meanings }
     }
 
     /// Counts the uses and definitions of the symbol in a file. Reads the file only if it has
@@ -651,9 +619,9 @@ impl<'a> TokenResolver<'a> {
             };
         };
         match index.find_symbol(&self.target.name, found) {
-            Some((symbol, _)) if Some(symbol) == self.target.symbol => Some(Likelihood::Certain),
+            Some((symbol, _)) if Some(symbol) == self.symbol => Some(Likelihood::Certain),
             // The symbol does not exist yet, or its package's definition has changed.
-            _ if self.target.symbol.is_none() && self.is_home(found) => Some(Likelihood::Certain),
+            _ if self.symbol.is_none() && self.is_home(found) => Some(Likelihood::Certain),
             _ if has_text => by_text(),
             _ => None,
         }
@@ -662,7 +630,7 @@ impl<'a> TokenResolver<'a> {
     /// Whether the package called `used` exports the symbol in the image.
     fn exports(&self, used: &str) -> bool {
         let found = self.index.symbol_named(used, &self.target.name);
-        found.is_some_and(|(symbol, access)| Some(symbol) == self.target.symbol && access == Access::External)
+        found.is_some_and(|(symbol, access)| Some(symbol) == self.symbol && access == Access::External)
     }
 
     /// Whether the package called `used` exports the symbol in the image, or may export it
@@ -674,8 +642,8 @@ impl<'a> TokenResolver<'a> {
         }
         match self.index.find_package(used, None) {
             Some(package) => match self.index.find_symbol(&self.target.name, package) {
-                Some((symbol, access)) if Some(symbol) == self.target.symbol => access == Access::External,
-                _ => self.target.symbol.is_none() && self.is_home(package),
+                Some((symbol, access)) if Some(symbol) == self.symbol => access == Access::External,
+                _ => self.symbol.is_none() && self.is_home(package),
             },
             // A package that is not loaded may export its own symbols and symbols that it imports.
             None => used == self.target.package || defined.iter().any(|defined| !defined.imports.is_empty()),

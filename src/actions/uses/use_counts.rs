@@ -15,11 +15,12 @@ use super::outline::DefinitionInFile;
 use super::symbol_uses::SymbolUses;
 use super::who::SetfUse;
 use crate::answer::Location;
-use crate::answer::designator::FunctionName;
+use crate::answer::designator::{FunctionName, PrintedName};
+use crate::answer::name::barred;
 use crate::handle::QueryContext;
 use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Dialect, Features, LispText};
-use steelbank_xref::Kind;
+use steelbank_xref::{Kind, SymbolName};
 
 /// Lists the lines that use symbols. Reads each file once, for the packages of its forms.
 pub(crate) struct UseLines<'a> {
@@ -113,9 +114,9 @@ impl<'a> UseLines<'a> {
         Rc::clone(entry)
     }
 
-    /// Lists the lines that use the symbol with exactly this `name` in `package`.
-    pub(crate) fn lines(&self, name: &str, package: &str) -> Vec<UseLine> {
-        let answer = code_find_references(self.context, &everywhere(name, package));
+    /// Lists the lines that use the symbol.
+    pub(crate) fn lines(&self, symbol: &SymbolName) -> Vec<UseLine> {
+        let answer = code_find_references(self.context, &everywhere(symbol));
         let lines = answer.map(|answer| answer.refs).unwrap_or_default().into_iter();
         let lines = lines.map(|found| {
             let caller = found.caller.map(|caller| caller.canonical().to_owned());
@@ -125,17 +126,15 @@ impl<'a> UseLines<'a> {
     }
 
     /// Lists the functions that use the symbol in any way and were compiled without a file.
-    pub(crate) fn without_file(&self, name: &str, package: &str) -> BTreeSet<(String, Kind)> {
+    pub(crate) fn without_file(&self, symbol: &SymbolName) -> BTreeSet<(String, Kind)> {
         let index = &self.context.index;
-        let found = index.symbol_named(package, name);
-        let uses = found.map(|(symbol, _)| SymbolUses::new(index, symbol, FunctionName::Plain));
+        let uses = index.named(symbol).map(|symbol| SymbolUses::new(index, symbol, FunctionName::Plain));
         uses.map(|uses| uses.recorded(|_, _| false).without_file).unwrap_or_default()
     }
 
-    /// Lists all uses of the symbol with exactly this `name` in `package`. Several uses on a line
-    /// are separate entries.
-    pub(crate) fn uses(&self, name: &str, package: &str) -> Vec<UseLine> {
-        let uses = single_uses(self.context, &everywhere(name, package)).unwrap_or_default().into_iter();
+    /// Lists all uses of the symbol. Several uses on a line are separate entries.
+    pub(crate) fn uses(&self, symbol: &SymbolName) -> Vec<UseLine> {
+        let uses = single_uses(self.context, &everywhere(symbol)).unwrap_or_default().into_iter();
         uses.map(|SingleUse { found, line, .. }| {
             let context = line.map(|line| line.to_string());
             self.use_line((found.place, found.use_type, found.caller, context), found.called)
@@ -151,7 +150,8 @@ impl<'a> UseLines<'a> {
         let forms = self.forms(&place.file);
         let at = place.line.and_then(|line| forms.as_ref().as_ref()?.at(line));
         let package = at.and_then(|(_, package)| package.map(String::from));
-        let by_caller = || caller.as_deref().and_then(package_of_name);
+        let by_caller =
+            || Some(PrintedName::parse(caller.as_deref()?).symbol().split_once("::")?.0.to_owned());
         UseLine {
             form: at.map(|(form, _)| form),
             package: package.or_else(by_caller),
@@ -167,22 +167,14 @@ impl<'a> UseLines<'a> {
     }
 }
 
-/// Creates the request for all uses of the symbol with exactly this `name` in `package`.
-fn everywhere(name: &str, package: &str) -> CodeFindReferencesRequest {
-    let quoted = |text: &str| format!("|{}|", text.replace('\\', "\\\\").replace('|', "\\|"));
+/// Creates the request for all uses of the symbol.
+fn everywhere(symbol: &SymbolName) -> CodeFindReferencesRequest {
     CodeFindReferencesRequest {
-        package: Some(quoted(package)),
+        package: Some(barred(&symbol.package)),
         project_only: false,
         limit: usize::MAX,
-        ..CodeFindReferencesRequest::new(quoted(name))
+        ..CodeFindReferencesRequest::new(barred(&symbol.name))
     }
-}
-
-/// Returns the package in a printed name such as `P::F`, `(SETF P::F)` or `(METHOD P::F (P::C))`.
-fn package_of_name(name: &str) -> Option<String> {
-    let start = name.trim_start_matches('(');
-    let start = start.split_once(' ').filter(|_| name.starts_with('(')).map_or(start, |(_, rest)| rest);
-    Some(start.trim_start_matches('(').split_once("::")?.0.to_owned())
 }
 
 /// Whether a path is a test file by the usual names: a folder `t`, `test`, `tests`, `testing` or
@@ -234,13 +226,5 @@ mod tests {
         for other in ["`(list f)", "(f-g 1)", "(g-f 1)", "(let ((x f)))"] {
             assert!(!line(other).calls_in_text("F"), "{other}");
         }
-    }
-
-    #[test]
-    fn package_of_name_reads_printed_names() {
-        assert_eq!(package_of_name("P::F").as_deref(), Some("P"));
-        assert_eq!(package_of_name("(METHOD P::F (Q::C))").as_deref(), Some("P"));
-        assert_eq!(package_of_name("(SETF P::F)").as_deref(), Some("P"));
-        assert_eq!(package_of_name("#:G1"), None);
     }
 }

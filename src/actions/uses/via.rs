@@ -6,9 +6,9 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use crate::answer::Location;
 use crate::answer::package_owner::PackageOwner;
-use crate::source::positions::{Expander, SearchTarget};
 use crate::source::tap::roles::SyntaxRole;
 use crate::workspace::{FileVersion, Project, TreeView};
+use steelbank_xref::SymbolName;
 
 /// The origin of a symbol in a macro's expansion.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,8 +27,8 @@ pub(crate) enum ExpansionOrigin {
 pub(crate) struct Origins<'a> {
     project: &'a Project,
     now: &'a TreeView,
-    /// Caches the results of [`Origins::find_in_definitions`] by the macro's package and name.
-    known: HashMap<(String, String), Option<Option<Location>>>,
+    /// Caches the results of [`Origins::find_in_definitions`] by the macro.
+    known: HashMap<SymbolName, Option<Option<Location>>>,
 }
 
 /// The maximum number of definitions to search for one macro.
@@ -44,17 +44,16 @@ impl<'a> Origins<'a> {
     /// the form that are parts of the symbol's name.
     pub(crate) fn of(
         &mut self,
-        sought: &SearchTarget,
+        sought: &SymbolName,
         means: &dyn Fn(&str) -> bool,
-        expander: &Expander,
+        expander: &SymbolName,
         parts: Vec<String>,
     ) -> Option<ExpansionOrigin> {
-        let key = (expander.package.clone(), expander.name.clone());
-        let found = match self.known.get(&key) {
+        let found = match self.known.get(expander) {
             Some(found) => found.clone(),
             None => {
                 let found = self.find_in_definitions(sought, means, expander);
-                self.known.insert(key, found.clone());
+                self.known.insert(expander.clone(), found.clone());
                 found
             }
         };
@@ -69,13 +68,12 @@ impl<'a> Origins<'a> {
     /// or if a file that may contain one has changed.
     fn find_in_definitions(
         &self,
-        sought: &SearchTarget,
+        sought: &SymbolName,
         means: &dyn Fn(&str) -> bool,
-        expander: &Expander,
+        expander: &SymbolName,
     ) -> Option<Option<Location>> {
-        let first = SearchTarget { package: expander.package.clone(), name: expander.name.clone() };
-        let mut seen = BTreeSet::from([(first.package.clone(), first.name.clone())]);
-        let mut queue = VecDeque::from([first]);
+        let mut seen = BTreeSet::from([expander.clone()]);
+        let mut queue = VecDeque::from([expander.clone()]);
         let (mut defined, mut changed) = (false, false);
         while let Some(next) = queue.pop_front() {
             for FileVersion { path, write_date } in self.project.naming(&next.name) {
@@ -91,16 +89,10 @@ impl<'a> Origins<'a> {
                         let place = Location::placed(self.project.shown(&path), &file, inside.range);
                         return Some(Some(place.whole_line()));
                     }
-                    for (package, name) in file.symbols_in(form) {
-                        let own = !PackageOwner::of(package).is_locked();
-                        if own
-                            && seen.len() < MAX_DEFINITIONS
-                            && seen.insert((package.to_owned(), name.to_owned()))
-                        {
-                            queue.push_back(SearchTarget {
-                                package: package.to_owned(),
-                                name: name.to_owned(),
-                            });
+                    for symbol in file.symbols_in(form) {
+                        let own = !PackageOwner::of(&symbol.package).is_locked();
+                        if own && seen.len() < MAX_DEFINITIONS && seen.insert(symbol.clone()) {
+                            queue.push_back(symbol.clone());
                         }
                     }
                 }

@@ -11,7 +11,7 @@ pub(crate) mod tool;
 
 use super::code_find_references::{SingleUse, uses_of_symbol};
 use super::symbol_uses::SymbolUses;
-use super::unloaded::{SoughtSymbol, UnloadedMatches, text_counts};
+use super::unloaded::{UnloadedMatches, text_counts};
 use crate::answer::designator::DesignatorError;
 use crate::answer::lookup::{Asked, Lookup, LookupStatus, NamedSymbol};
 use crate::answer::{Caution, LispName, Location, OtherText};
@@ -124,7 +124,7 @@ impl WhoRequest {
             answer.toplevel.sort();
             answer.toplevel.dedup();
         }
-        let mut text = text_counts(index, project, &now, &SoughtSymbol::of(uses));
+        let mut text = text_counts(index, project, &now, uses.sought());
         answer.cautions.append(&mut text.cautions);
         answer.unloaded = text.without_definitions();
         // Scripts and configuration files may set a variable as well.
@@ -154,7 +154,9 @@ fn users_of_kind(index: &Index, kind: Kind, uses: &SymbolUses<'_>, found: &[Sing
     let of_kind = found.iter().map(|used| &used.found);
     let of_kind = of_kind.filter(|found| found.use_type.kind() == Some(kind) && !found.recorded);
     let unrecorded: BTreeSet<&str> = of_kind.filter_map(|found| found.caller.as_deref()).collect();
-    index.count(kind, uses.symbol(), |role| uses.accepts(role)) + unrecorded.len()
+    let recorded = Users::recorded(index, kind, uses);
+    let both = recorded.names().filter(|name| unrecorded.contains(&**name)).count();
+    recorded.len() + unrecorded.len() - both
 }
 
 impl Question for WhoRequest {
@@ -169,7 +171,7 @@ impl Question for WhoRequest {
         match uses {
             Some(uses) => self.complete(context, &uses, &mut answer),
             None => {
-                let target = SoughtSymbol::missing(index, &answer.asked, package);
+                let target = answer.asked.symbol(index, package);
                 let mut text = text_counts(index, context.project, &context.project.tree_view(), &target);
                 answer.cautions = std::mem::take(&mut text.cautions);
                 answer.unloaded = text.with_definitions();

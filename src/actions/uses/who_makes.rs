@@ -10,8 +10,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::code_find_references::found;
-use super::graph::{Subclasses, Target, UsedBy, UserFinder, function_in};
+use super::graph::{Target, UsedBy, UserFinder, function_in, subclasses};
 use crate::actions::symbols::describe_symbol::DescribeSymbolRequest;
+use crate::answer::designator::elements;
 use crate::answer::location::as_text;
 use crate::answer::lookup::{NamedSymbol, about_symbol};
 use crate::answer::{LispName, Location};
@@ -71,14 +72,12 @@ impl Question for WhoMakesRequest {
         let (context, index) = (&*context, &context.index);
         let symbol = found(index, context.project, &lookup)?;
         let class = index.symbol_text(symbol);
-        let (home, name) =
-            (index.home_name(symbol).unwrap_or_default(), index.symbol_name(symbol).into_owned());
-        let below: Subclasses = context.ask("subclasses", vec![name, home], control)?;
+        let below = subclasses(context, &index.full_name(symbol), control)?;
         let users = UserFinder::new(context);
         let mut makers = BTreeSet::new();
-        for class in below.subclasses.iter().chain([&class]) {
+        for class in below.iter().chain([&class]) {
             control.check()?;
-            let Some(Target { package, name, .. }) = function_in(class) else { continue };
+            let Some(Target { symbol, .. }) = function_in(class) else { continue };
             let mut add = |found: Vec<(UsedBy, bool)>| {
                 makers.extend(found.into_iter().map(|(used, makes)| Construction {
                     class: LispName::new(index, class),
@@ -88,17 +87,17 @@ impl Question for WhoMakesRequest {
                     context: used.line.context.map(|line| line.trim().to_owned()),
                 }));
             };
-            add(users.class_arguments(&Target::any(package, name)));
+            add(users.class_arguments(&symbol));
             let described = DescribeSymbolRequest::new(class.as_str()).answer(context, control)?.description;
             let structure =
                 described.and_then(|description| description.class).and_then(|class| class.structure);
             for constructor in structure.into_iter().flat_map(|structure| structure.constructors) {
                 // The description of a constructor is a list of its name and its parameters.
-                let name =
-                    constructor.canonical().trim_start_matches('(').split(' ').next().unwrap_or_default();
-                let Some(target) = function_in(name.trim_end_matches(')')) else { continue };
+                let call = elements(constructor.canonical());
+                let name = call.as_ref().and_then(|call| call.first()).copied();
+                let Some(target) = function_in(name.unwrap_or(constructor.canonical())) else { continue };
                 let calls = users.of(&target).into_iter();
-                let calls = calls.filter(|used| UserFinder::is_call(used, &target.name));
+                let calls = calls.filter(|used| UserFinder::is_call(used, &target.symbol.name));
                 add(calls.map(|used| (used, true)).collect());
             }
         }

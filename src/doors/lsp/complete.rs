@@ -3,16 +3,18 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use steelbank_reader::{Datum, FormId, Range};
+use steelbank_xref::SymbolName;
 
 use super::convert::Answered;
 use super::documents::OpenDocument;
-use super::navigate::quoted;
+use super::navigate::describe;
 use super::server::Server;
-use crate::actions::symbols::describe_symbol::DescribeSymbolRequest;
 use crate::actions::symbols::names::{Accessible, AccessibleNamesRequest};
 use crate::actions::uses::occurrences::OccurrenceKind;
+use crate::answer::designator::elements;
 use crate::engine::control::Control;
 
 /// The maximum number of offered names.
@@ -113,7 +115,7 @@ impl Server {
         let range = document.range(Range::of(start..at as usize), self.encoding());
         let items = found.into_iter().enumerate().map(|(number, (_, _, text, kind, known))| {
             let label = known.map_or_else(|| text.to_string(), |_| format!("{prefix}{text}"));
-            let data = known.map(|known| json!({ "package": known.package, "name": known.name }));
+            let data = known.map(|known| &known.symbol);
             json!({
                 "label": label,
                 "kind": kind,
@@ -129,9 +131,8 @@ impl Server {
     pub(super) fn resolve_completion(&self, params: &Value, control: &Control) -> Answered {
         let mut item = params.clone();
         let data = &params["data"];
-        if let Some((package, name)) = data["package"].as_str().zip(data["name"].as_str())
-            && let Some(known) =
-                self.described(DescribeSymbolRequest::new(quoted(name)).package(package), control)
+        if let Ok(symbol) = SymbolName::deserialize(data)
+            && let Some(known) = self.described(describe(&symbol), control)
         {
             let function = known.function.as_ref();
             if let Some(arglist) = function.and_then(|function| function.arglist.clone()) {
@@ -171,11 +172,8 @@ impl Server {
             let Some(found) = view.at(head.span.start).filter(|found| found.binding.is_none()) else {
                 continue;
             };
-            let request = DescribeSymbolRequest::new(quoted(&found.name)).package(&found.package);
-            let Some(arglist) = self.described(request, control).and_then(|known| known.function?.arglist)
-            else {
-                continue;
-            };
+            let known = self.described(describe(&found.symbol), control);
+            let Some(arglist) = known.and_then(|known| known.function?.arglist) else { continue };
             let elements = read.elements(FormId::new(index));
             let before = elements.filter(|datum: &Datum| read.span(*datum).end < at).count();
             let written = document.text.get(head.span.indices())?.to_owned();
@@ -189,14 +187,13 @@ impl Server {
         let (read, view) = (&document.read, self.view(document, control).ok()?);
         let around = read.forms().iter().rposition(|form| form.span.start < at && at <= form.span.end)?;
         let head = view.at(read.head(&read.forms()[around])?.span.start)?;
-        if (&*head.package, &*head.name) != ("COMMON-LISP", "MAKE-INSTANCE") {
+        if head.symbol != SymbolName::new("COMMON-LISP", "MAKE-INSTANCE") {
             return None;
         }
         let class = read.elements(FormId::new(around)).nth(1)?;
         let quote = document.text.get(read.span(class).indices())?;
         let class = view.at(read.span(class).start + u32::from(quote.starts_with('\'')))?;
-        let request = DescribeSymbolRequest::new(quoted(&class.name)).package(&class.package);
-        let slots = self.described(request, control)?.class?.slots;
+        let slots = self.described(describe(&class.symbol), control)?.class?.slots;
         let initargs = slots.into_iter().flat_map(|slot| slot.initargs);
         Some(initargs.map(|name| name.trim_start_matches(':').to_lowercase()).collect())
     }
@@ -243,18 +240,7 @@ impl Server {
 
 /// Returns the elements of a printed lambda list.
 pub(super) fn parameters(arglist: &str) -> Vec<String> {
-    let inner = arglist.trim().strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).unwrap_or_default();
-    let (mut all, mut depth, mut word) = (Vec::new(), 0, String::new());
-    for char in inner.chars() {
-        depth += i32::from(char == '(') - i32::from(char == ')');
-        match char.is_whitespace() && depth == 0 {
-            true if word.is_empty() => (),
-            true => all.push(std::mem::take(&mut word)),
-            false => word.push(char),
-        }
-    }
-    all.extend(Some(word).filter(|word| !word.is_empty()));
-    all
+    elements(arglist.trim()).unwrap_or_default().into_iter().map(str::to_owned).collect()
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ impl Server {
         let position = &params["data"]["position"];
         let at = json!({ "textDocument": { "uri": uri }, "position": position });
         let uses = match self.occurrence(&at, control)? {
-            Some(found) => self.locations(self.used(&found.package, &found.name, control)?),
+            Some(found) => self.locations(self.used(&found.symbol, control)?),
             None => Vec::new(),
         };
         let title = if uses.is_empty() { "no uses".to_owned() } else { counted(uses.len(), "use", "uses") };

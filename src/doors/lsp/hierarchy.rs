@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use steelbank_reader::Range;
 use steelbank_text::DefinitionKind;
+use steelbank_xref::SymbolName;
 
 use super::convert::{self, Answered, RequestRefusal};
-use super::navigate::quoted;
+use super::navigate::describe;
 use super::outline::{DefinitionRange, definitions};
 use super::server::Server;
 use super::view::{Place, defines};
@@ -23,41 +25,35 @@ const FUNCTION: u32 = 12;
 
 impl Server {
     /// Returns a hierarchy item for a symbol defined at `place`, with the protocol's `kind`.
-    fn item(&self, package: &str, name: &str, kind: u32, place: &Place) -> Option<Value> {
+    fn item(&self, symbol: &SymbolName, kind: u32, place: &Place) -> Option<Value> {
         let location = self.locations(vec![place.clone()]).pop()?;
         Some(json!({
-            "name": name.to_lowercase(),
-            "detail": package,
+            "name": symbol.name.to_lowercase(),
+            "detail": symbol.package,
             "kind": kind,
             "uri": location["uri"],
             "range": location["range"],
             "selectionRange": location["range"],
-            "data": { "package": package, "name": name },
+            "data": symbol,
         }))
     }
 
     pub(super) fn prepare_calls(&self, params: &Value, control: &Control) -> Answered {
         let found = self.occurrence(params, control)?.filter(|found| found.binding.is_none());
         let Some(found) = found else { return Ok(Value::Null) };
-        let places = self.defined(&found.package, &found.name, false, control)?;
-        Ok(places
-            .iter()
-            .filter_map(|place| self.item(&found.package, &found.name, FUNCTION, place))
-            .collect())
+        let places = self.defined(&found.symbol, false, control)?;
+        Ok(places.iter().filter_map(|place| self.item(&found.symbol, FUNCTION, place)).collect())
     }
 
-    fn item_of(params: &Value) -> Result<(&str, &str), RequestRefusal> {
-        let data = &params["item"]["data"];
-        data["package"]
-            .as_str()
-            .zip(data["name"].as_str())
-            .ok_or_else(|| RequestRefusal::params("the item was not created by this server"))
+    fn item_of(params: &Value) -> Result<SymbolName, RequestRefusal> {
+        SymbolName::deserialize(&params["item"]["data"])
+            .map_err(|_| RequestRefusal::params("the item was not created by this server"))
     }
 
     pub(super) fn incoming_calls(&self, params: &Value, control: &Control) -> Answered {
-        let (package, name) = Self::item_of(params)?;
+        let symbol = Self::item_of(params)?;
         let mut by_file: BTreeMap<PathBuf, BTreeSet<Range>> = BTreeMap::new();
-        for place in self.used(package, name, control)? {
+        for place in self.used(&symbol, control)? {
             by_file.entry(place.path).or_default().insert(place.range);
         }
         let mut calls = Vec::new();
@@ -75,7 +71,8 @@ impl Server {
                 let known = &all[caller];
                 let place = Place { path: path.clone(), range: known.name };
                 let home = known.package.as_deref().unwrap_or("COMMON-LISP-USER");
-                let Some(item) = self.item(home, &known.spelt, FUNCTION, &place) else { continue };
+                let symbol = SymbolName::new(home, &*known.spelt);
+                let Some(item) = self.item(&symbol, FUNCTION, &place) else { continue };
                 let from = ranges
                     .into_iter()
                     .map(|range| convert::range(range, &file.text, &file.lines, self.encoding()));
@@ -95,18 +92,18 @@ impl Server {
         let all = definitions(&document.text);
         let Some(known) = all.iter().rfind(|known| known.form.encloses(range)) else { return Ok(json!([])) };
         let view = self.view(&document, control)?;
-        let mut called: HashMap<(&str, &str), Vec<Value>> = HashMap::new();
+        let mut called: HashMap<&SymbolName, Vec<Value>> = HashMap::new();
         for found in view.occurrences.iter().filter(|found| known.form.encloses(found.range)) {
             let calls = matches!(found.kind, OccurrenceKind::Function | OccurrenceKind::Macro);
             if calls && found.binding.is_none() && !defines(found) {
-                let ranges = called.entry((&found.package, &found.name)).or_default();
+                let ranges = called.entry(&found.symbol).or_default();
                 ranges.push(document.range(found.range, encoding));
             }
         }
         let mut calls = Vec::new();
-        for ((package, name), ranges) in called {
-            let place = self.defined(package, name, false, control)?.into_iter().next();
-            let item = place.and_then(|place| self.item(package, name, FUNCTION, &place));
+        for (symbol, ranges) in called {
+            let place = self.defined(symbol, false, control)?.into_iter().next();
+            let item = place.and_then(|place| self.item(symbol, FUNCTION, &place));
             calls.extend(item.map(|item| json!({ "to": item, "fromRanges": ranges })));
         }
         calls.sort_by_key(|call| call["fromRanges"].to_string());
@@ -121,8 +118,9 @@ impl Server {
     pub(super) fn prepare_types(&self, params: &Value, control: &Control) -> Answered {
         let found = self.occurrence(params, control)?.filter(|found| found.binding.is_none());
         let Some(found) = found else { return Ok(Value::Null) };
-        let request = DescribeSymbolRequest::new(quoted(&found.name)).package(&found.package);
-        let known = self.described(request, control).and_then(|known| self.class_item(&known, control));
+        let known = self
+            .described(describe(&found.symbol), control)
+            .and_then(|known| self.class_item(&known, control));
         Ok(known.map_or(Value::Null, |item| json!([item])))
     }
 
@@ -136,7 +134,7 @@ impl Server {
         if let Some(found) = defined.iter().find(named) {
             place.range = found.name;
         }
-        self.item(known.package.as_deref()?, &known.name, CLASS, &place)
+        self.item(&SymbolName::new(known.package.clone()?, &*known.name), CLASS, &place)
     }
 
     /// Returns the classes that `names` selects from the description of the item's class, such as
@@ -147,9 +145,8 @@ impl Server {
         control: &Control,
         names: impl FnOnce(ClassFacet) -> Vec<LispName>,
     ) -> Answered {
-        let (package, name) = Self::item_of(params)?;
-        let request = DescribeSymbolRequest::new(quoted(name)).package(package);
-        let class = self.described(request, control).and_then(|known| known.class);
+        let symbol = Self::item_of(params)?;
+        let class = self.described(describe(&symbol), control).and_then(|known| known.class);
         let related = class.map(names).unwrap_or_default().into_iter().filter_map(|name| {
             let known = self.described(DescribeSymbolRequest::new(name.as_str()), control)?;
             self.class_item(&known, control)

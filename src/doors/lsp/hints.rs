@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 use steelbank_reader::{FormId, FormKind};
+use steelbank_xref::SymbolName;
 
 use super::complete::parameters;
 use super::convert::{self, Answered};
-use super::navigate::quoted;
+use super::navigate::describe;
 use super::server::Server;
-use crate::actions::symbols::describe_symbol::DescribeSymbolRequest;
 use crate::actions::uses::occurrences::OccurrenceKind;
 use crate::engine::control::Control;
 
@@ -26,7 +26,7 @@ impl Server {
         let within = convert::range_from(&params["range"], &document.text, &document.lines, encoding)?;
         let view = self.view(&document, control)?;
         let read = &document.read;
-        let mut known: HashMap<(&str, &str), Vec<String>> = HashMap::new();
+        let mut known: HashMap<&SymbolName, Vec<String>> = HashMap::new();
         let mut hints = Vec::new();
         for (index, form) in read.forms().iter().enumerate() {
             if form.kind != FormKind::List || !within.encloses(form.span) || hints.len() >= MAX_HINTS {
@@ -36,13 +36,13 @@ impl Server {
             let Some(found) = found.filter(|found| {
                 found.kind == OccurrenceKind::Function
                     && found.binding.is_none()
-                    && found.package != "COMMON-LISP"
+                    && found.symbol.package != "COMMON-LISP"
             }) else {
                 continue;
             };
-            let all = known.entry((&found.package, &found.name)).or_insert_with(|| {
-                let request = DescribeSymbolRequest::new(quoted(&found.name)).package(&found.package);
-                let function = self.described(request, control).and_then(|known| known.function);
+            let all = known.entry(&found.symbol).or_insert_with(|| {
+                let function =
+                    self.described(describe(&found.symbol), control).and_then(|known| known.function);
                 parameters(&function.and_then(|function| function.arglist).unwrap_or_default())
             });
             let mut is_optional = false;

@@ -10,7 +10,7 @@ use steelbank_reader::{Datum, Form, FormId, FormKind, LispText, Range, TokenKind
 use super::complete::parameters;
 use super::convert::{self, Answered};
 use super::documents::OpenDocument;
-use super::navigate::quoted;
+use super::navigate::describe;
 use super::server::Server;
 use crate::actions::symbols::describe_symbol::DescribeSymbolRequest;
 use crate::engine::control::Control;
@@ -293,7 +293,7 @@ impl Server {
         let view = self.view(document, control).ok()?;
         let request = match view.at(at) {
             Some(found) if found.binding.is_some() => return Some(Style::Arguments),
-            Some(found) => DescribeSymbolRequest::new(quoted(&found.name)).package(&found.package),
+            Some(found) => describe(&found.symbol),
             None => {
                 let token = document.read.token_at(at)?;
                 let package = document.read.toplevel_from(at)?.package.clone()?;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use steelbank_reader::{Dialect, Features, LispText, Range, TokenKind};
+use steelbank_xref::SymbolName;
 
 use super::convert::{self, Answered, RequestRefusal};
 use super::server::Server;
@@ -14,14 +15,15 @@ use crate::actions::symbols::describe_symbol::text::headed;
 use crate::actions::symbols::find_definition::FindDefinitionRequest;
 use crate::actions::uses::code_find_references::CodeFindReferencesRequest;
 use crate::actions::uses::occurrences::FileOccurrence;
+use crate::answer::name::barred;
 use crate::answer::{LispKind, LispName};
 use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::source::positions::PlaceAccess;
 
-/// Quotes a symbol's name for use in a request.
-pub(super) fn quoted(name: &str) -> String {
-    format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|"))
+/// Returns the request for the description of a symbol.
+pub(super) fn describe(symbol: &SymbolName) -> DescribeSymbolRequest {
+    DescribeSymbolRequest::new(barred(&symbol.name)).package(&*symbol.package)
 }
 
 impl Server {
@@ -47,8 +49,7 @@ impl Server {
                 format!("local, bound in line {line}:\n{}", text.trim())
             }
             None => {
-                let request = DescribeSymbolRequest::new(quoted(&found.name)).package(&found.package);
-                let answer = self.bank()?.ask(&request, control)?;
+                let answer = self.bank()?.ask(&describe(&found.symbol), control)?;
                 if answer.description.is_none() {
                     return Ok(Value::Null);
                 }
@@ -63,21 +64,20 @@ impl Server {
     /// there are any.
     pub(super) fn defined(
         &self,
-        package: &str,
-        name: &str,
+        symbol: &SymbolName,
         methods: bool,
         control: &Control,
     ) -> Result<Vec<Place>, RequestRefusal> {
-        let request = FindDefinitionRequest::new(quoted(name)).package(package);
+        let request = FindDefinitionRequest::new(barred(&symbol.name)).package(&*symbol.package);
         let known = self.bank()?.ask(&request, control).map(|answer| answer.definitions).unwrap_or_default();
         control.check().map_err(Error::from)?;
         let any = methods && known.iter().any(|found| found.kind == LispKind::Method);
         let known = known.iter().filter(|found| !any || found.kind == LispKind::Method);
         let places = known.filter_map(|found| self.place(&found.place, control));
-        let mut places: Vec<Place> = places.map(|place| self.name_within(place, name)).collect();
+        let mut places: Vec<Place> = places.map(|place| self.name_within(place, &symbol.name)).collect();
         // Add definitions in open documents that are not among these places: they are new or have
         // moved.
-        let (there, _) = self.in_documents(package, name, control);
+        let (there, _) = self.in_documents(symbol, control);
         let fresh = there.into_iter().filter(|place| {
             !places.iter().any(|known| known.path == place.path && known.range.encloses(place.range))
         });
@@ -108,20 +108,15 @@ impl Server {
             let path = self.document_of(params)?.path.clone();
             return Ok(self.locations(vec![Place { path, range }]).into());
         }
-        Ok(self.locations(self.defined(&found.package, &found.name, methods, control)?).into())
+        Ok(self.locations(self.defined(&found.symbol, methods, control)?).into())
     }
 
     /// Returns the places where a symbol is used outside its definitions.
-    pub(super) fn used(
-        &self,
-        package: &str,
-        name: &str,
-        control: &Control,
-    ) -> Result<Vec<Place>, RequestRefusal> {
-        let (_, mut places) = self.in_documents(package, name, control);
+    pub(super) fn used(&self, symbol: &SymbolName, control: &Control) -> Result<Vec<Place>, RequestRefusal> {
+        let (_, mut places) = self.in_documents(symbol, control);
         let bank = self.bank()?;
-        let mut request = CodeFindReferencesRequest::new(quoted(name));
-        (request.package, request.limit) = (Some(package.to_owned()), 100_000);
+        let mut request = CodeFindReferencesRequest::new(barred(&symbol.name));
+        (request.package, request.limit) = (Some(symbol.package.clone()), 100_000);
         request.project_only = bank.root().is_some();
         // A symbol that does not exist in the image occurs only in open text.
         let Ok(answer) = bank.ask(&request, control) else {
@@ -155,9 +150,9 @@ impl Server {
             let places = same.map(|other| Place { path: document.path.clone(), range: other.range });
             return Ok(self.locations(places.collect()).into());
         }
-        let mut places = self.used(&found.package, &found.name, control)?;
+        let mut places = self.used(&found.symbol, control)?;
         if declaration {
-            places.extend(self.defined(&found.package, &found.name, false, control)?);
+            places.extend(self.defined(&found.symbol, false, control)?);
         }
         Ok(self.locations(places).into())
     }
@@ -168,7 +163,7 @@ impl Server {
         let Some(found) = view.at(at) else { return Ok(Value::Null) };
         let same = view.occurrences.iter().filter(|other| match found.binding {
             Some(binding) => other.binding == Some(binding),
-            None => other.binding.is_none() && (&other.package, &other.name) == (&found.package, &found.name),
+            None => other.binding.is_none() && other.symbol == found.symbol,
         });
         let shown = same.map(|other| {
             let write = other.access != PlaceAccess::Read || defines(other);

@@ -9,10 +9,10 @@ use steelbank_reader::lines::LineIndex;
 
 use super::convert::{self, Answered, RequestRefusal};
 use super::documents::{OpenDocument, TOO_LARGE};
-use super::navigate::quoted;
 use super::server::Server;
 use crate::actions::change::rename::{RenamePlan, RenameRequest};
 use crate::actions::uses::occurrences::{FileOccurrence, OccurrenceKind};
+use crate::answer::name::barred;
 use crate::engine::control::Control;
 use crate::source::positions::Evidence;
 
@@ -22,7 +22,7 @@ const DOUBTFUL: &str = "doubtful";
 impl Server {
     pub(super) fn prepare_rename(&self, params: &Value, control: &Control) -> Answered {
         let Some(found) = self.occurrence(params, control)? else { return Ok(Value::Null) };
-        if found.package == "KEYWORD" || found.kind == OccurrenceKind::Keyword {
+        if found.symbol.package == "KEYWORD" || found.kind == OccurrenceKind::Keyword {
             return Err(RequestRefusal::failed(
                 "Keywords cannot be renamed, because other code may use them.",
             ));
@@ -69,7 +69,7 @@ impl Server {
         let form = read.toplevel().iter().find(|top| top.span.encloses(found.range));
         let taken = view.occurrences.iter().find(|other| {
             form.is_some_and(|form| form.span.encloses(other.range))
-                && other.name.eq_ignore_ascii_case(new)
+                && other.symbol.name.eq_ignore_ascii_case(new)
                 && matches!(
                     other.kind,
                     OccurrenceKind::LocalVariable | OccurrenceKind::LocalFunction | OccurrenceKind::Variable
@@ -110,8 +110,8 @@ impl Server {
     /// documents. In forms of unsaved documents that have changed since the load, occurrences are
     /// found by reading the text, and the user must confirm the edits of these occurrences.
     fn rename_symbol(&self, found: &FileOccurrence, new: &str, control: &Control) -> Answered {
-        let mut request = RenameRequest::new(quoted(&found.name), new);
-        request.package = Some(found.package.clone());
+        let mut request = RenameRequest::new(barred(&found.symbol.name), new);
+        request.package = Some(found.symbol.package.clone());
         let (unsaved, plan) = self.saved_plan(&request, control)?;
         let mut edits: BTreeMap<PathBuf, Vec<Value>> = BTreeMap::new();
         let mut doubtful = false;
@@ -163,7 +163,7 @@ impl Server {
                 other.evidence != Evidence::Exact
                     && view.is_changed(other.range.start)
                     && other.binding.is_none()
-                    && (&other.package, &other.name) == (&found.package, &found.name)
+                    && other.symbol == found.symbol
             });
             for other in there {
                 doubtful = true;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use steelbank_reader::lines::{LineColumn, LineIndex, PositionEncoding, decode};
 use steelbank_reader::{Dialect, Features, LispText, Range};
+use steelbank_xref::SymbolName;
 
 use super::convert::{self, RequestRefusal};
 use super::documents::OpenDocument;
@@ -124,16 +125,11 @@ impl Server {
 
     /// Returns the places of the symbol `name` of `package` in open documents: first the
     /// definitions, then the uses.
-    pub(super) fn in_documents(
-        &self,
-        package: &str,
-        name: &str,
-        control: &Control,
-    ) -> (Vec<Place>, Vec<Place>) {
+    pub(super) fn in_documents(&self, symbol: &SymbolName, control: &Control) -> (Vec<Place>, Vec<Place>) {
         let (mut definitions, mut uses) = (Vec::new(), Vec::new());
         for document in self.documents() {
             let Ok(view) = self.view(&document, control) else { continue };
-            for found in view.occurrences.iter().filter(|found| is_global(found, package, name)) {
+            for found in view.occurrences.iter().filter(|found| is_global(found, symbol)) {
                 let place = Place { path: document.path.clone(), range: found.range };
                 match defines(found) {
                     true => definitions.push(place),
@@ -146,8 +142,8 @@ impl Server {
 }
 
 /// Returns whether an occurrence is this global symbol and not a local name with the same spelling.
-pub(super) fn is_global(found: &FileOccurrence, package: &str, name: &str) -> bool {
-    found.name == name && found.package == package && (found.use_type.is_some() || defines(found))
+fn is_global(found: &FileOccurrence, symbol: &SymbolName) -> bool {
+    found.symbol == *symbol && (found.use_type.is_some() || defines(found))
 }
 
 pub(super) fn defines(found: &FileOccurrence) -> bool {

@@ -6,7 +6,6 @@ use std::time::SystemTime;
 use serde_json::{Value, json};
 
 use super::convert::{Answered, RequestRefusal};
-use super::navigate::quoted;
 use super::server::Server;
 use super::view::Place;
 use crate::LoadRequest;
@@ -18,6 +17,7 @@ use crate::actions::run::macroexpand::MacroexpandRequest;
 use crate::actions::run::run_tests::RunTestsRequest;
 use crate::actions::symbols::apropos::AproposRequest;
 use crate::actions::symbols::names::{Accessible, AccessibleNamesRequest};
+use crate::answer::name::barred;
 use crate::engine::control::Control;
 use crate::handle::recovery::LoadedItem;
 use crate::tools::Permission;
@@ -102,8 +102,8 @@ impl Server {
             "steelbank.verifyRename" => {
                 let found = self.occurrence(given, control)?.filter(|found| found.binding.is_none());
                 let found = found.ok_or_else(|| self.no_symbol(given))?;
-                let mut request = RenameRequest::new(quoted(&found.name), word("newName")?);
-                request.package = Some(found.package);
+                let mut request = RenameRequest::new(barred(&found.symbol.name), word("newName")?);
+                request.package = Some(found.symbol.package);
                 let plan = self.saved_plan(&request, control)?.1;
                 Ok(json!(bank.run(&RenameVerifyRequest::new(&request, &plan), control)?))
             }

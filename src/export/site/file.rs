@@ -63,7 +63,7 @@ impl Site<'_> {
                 continue;
             }
             let symbol = definition.entity.symbol;
-            let name = readable(&self.model.symbols[symbol as usize].name);
+            let name = readable(&self.model.symbols[symbol as usize].name.name);
             let class = class_of(definition.entity.facet);
             page.add(format_args!("<li><a{class} href=#{}>{}</a>", definition.lines.0, Text(&name)));
             match definition.entity.facet {
@@ -159,25 +159,27 @@ impl Site<'_> {
         let link = |href: String| mark(format!("<a{class} href={href}>"), "</a>");
         let here = Here::File(file);
         let told = match entity.facet {
-            Facet::Package if self.own.contains(&symbol.name) => {
-                return link(self.package_page(&symbol.name, "../"));
+            Facet::Package if self.own.contains(&symbol.name.name) => {
+                return link(self.package_page(&symbol.name.name, "../"));
             }
             Facet::Package => return None,
-            Facet::Slot(Some(class)) => self.slot_href(class, &(&symbol.package, &symbol.name), here),
+            Facet::Slot(Some(class)) => self.slot_href(class, &symbol.name, here),
             _ => None,
         };
         match told.or_else(|| self.href(entity.symbol, here)) {
             Some(href) => link(href),
             // Names of the standard have no link here: the script links them to the page of
             // COMMON-LISP.
-            None if symbol.package == "COMMON-LISP" => match token.kind.is_macro() {
+            None if symbol.name.package == "COMMON-LISP" => match token.kind.is_macro() {
                 true => mark("<em>".to_owned(), "</em>"),
                 false => mark("<b>".to_owned(), "</b>"),
             },
-            None if symbol.package.is_empty() => None,
-            None => {
-                link(format!("{}#{}", self.package_page(&symbol.package, "../"), name_slug(&symbol.name)))
-            }
+            None if symbol.name.package.is_empty() => None,
+            None => link(format!(
+                "{}#{}",
+                self.package_page(&symbol.name.package, "../"),
+                name_slug(&symbol.name.name)
+            )),
         }
     }
 }

@@ -27,13 +27,13 @@ impl Site<'_> {
     pub(super) fn write_listings(&mut self) -> Result<(), ExportError> {
         let mut of_package: BTreeMap<String, Vec<SymbolNumber>> = BTreeMap::new();
         for &symbol in &self.listed {
-            let package = self.model.symbols[symbol as usize].package.clone();
+            let package = self.model.symbols[symbol as usize].name.package.clone();
             of_package.entry(package).or_default().push(symbol);
         }
         // The external symbols that the project uses, with the number of uses.
         let mut others: BTreeMap<String, BTreeMap<SymbolNumber, usize>> = BTreeMap::new();
         for (&symbol, &count) in &self.others {
-            let package = self.model.symbols[symbol as usize].package.clone();
+            let package = self.model.symbols[symbol as usize].name.package.clone();
             others.entry(package).or_default().insert(symbol, count);
         }
         let all: BTreeSet<String> =
@@ -114,8 +114,8 @@ impl Site<'_> {
         ];
         let first = texts.into_iter().flatten().next().and_then(|text| text.trim().lines().next());
         let name = match self.home(symbol) {
-            Some(_) => self.link(symbol, Here::Folder, Some(&known.package)),
-            None => Text(&readable(&known.name)).to_string(),
+            Some(_) => self.link(symbol, Here::Folder, Some(&known.name.package)),
+            None => Text(&readable(&known.name.name)).to_string(),
         };
         let count = match others.unwrap_or_else(|| self.live(symbol)) {
             0 => "<i>unused</i>".to_owned(),
@@ -123,7 +123,7 @@ impl Site<'_> {
         };
         // An external symbol has no description, so links lead to this row.
         match others {
-            Some(_) => page.add(format_args!("<tr id={}>", name_slug(&known.name))),
+            Some(_) => page.add(format_args!("<tr id={}>", name_slug(&known.name.name))),
             None => page.add("<tr>"),
         };
         page.add(format_args!(
@@ -369,7 +369,7 @@ impl Site<'_> {
             if self.home(test).is_none() {
                 continue;
             }
-            let package = &self.model.symbols[test as usize].package;
+            let package = &self.model.symbols[test as usize].name.package;
             let calls: Vec<String> = self
                 .graph
                 .callees(test)
@@ -394,7 +394,7 @@ impl Site<'_> {
                 continue;
             };
             let kind = super::file::class_of(principal(&known.facts).unwrap_or(Facet::Other));
-            let (package, name) = (readable(&known.package), readable(&known.name));
+            let (package, name) = (readable(&known.name.package), readable(&known.name.name));
             if packages.last() != Some(&package) {
                 packages.push(package);
             }

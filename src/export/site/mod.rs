@@ -20,11 +20,11 @@ use steelbank_text::DefinitionKind;
 use super::model::{Accessory, Facet, Meaning, Model, ReadFile, SymbolNumber, principal};
 use super::{ExportError, report};
 use crate::Steelbank;
-use crate::actions::symbols::facts::HomeAndName;
 use crate::actions::uses::outline::OutlineAnswer;
 use crate::engine::control::Control;
 use crate::source::positions::PlaceAccess;
 use html::{Here, Html, name_slug, path_slug};
+use steelbank_xref::SymbolName;
 use uses::{CallerGraph, SiteUse, unused};
 
 /// The file that marks a folder as written by this module.
@@ -96,7 +96,7 @@ struct Site<'a> {
     homes: Vec<Option<Home>>,
     /// The described symbols of each file.
     described: BTreeMap<u32, Vec<SymbolNumber>>,
-    subclasses: BTreeMap<HomeAndName, Vec<SymbolNumber>>,
+    subclasses: BTreeMap<SymbolName, Vec<SymbolNumber>>,
     /// Sorted by target, file and line.
     uses: Vec<SiteUse>,
     /// The number of uses of each external symbol.
@@ -259,7 +259,7 @@ impl Site<'_> {
             .definitions
             .iter()
             .filter(|definition| definition.entity.facet == Facet::Package)
-            .map(|definition| model.symbols[definition.entity.symbol as usize].name.clone())
+            .map(|definition| model.symbols[definition.entity.symbol as usize].name.name.clone())
             .collect();
         // Prefer a definition to a declaration, then anything to a method or a definition by a
         // macro of the project, and then other files to tests.
@@ -285,20 +285,20 @@ impl Site<'_> {
             })?)
         };
         let mut listed: Vec<(SymbolNumber, u32)> = (0..model.symbols.len() as u32)
-            .filter(|&symbol| !model.symbols[symbol as usize].package.is_empty())
+            .filter(|&symbol| !model.symbols[symbol as usize].name.package.is_empty())
             .filter_map(|symbol| Some((symbol, own(symbol).or_else(|| of_class(symbol))?)))
             .collect();
         listed.sort_by_cached_key(|(symbol, _)| {
             let symbol = &model.symbols[*symbol as usize];
-            (symbol.package.clone(), symbol.name.clone())
+            symbol.name.clone()
         });
         self.homes.resize_with(model.symbols.len(), || None);
         let mut taken: HashSet<(u32, String)> = HashSet::new();
         for (number, (symbol, file)) in listed.into_iter().enumerate() {
             let known = &model.symbols[symbol as usize];
-            let mut anchor = name_slug(&known.name);
+            let mut anchor = name_slug(&known.name.name);
             if !taken.insert((file, anchor.clone())) {
-                anchor = format!("{}~{anchor}", name_slug(&known.package));
+                anchor = format!("{}~{anchor}", name_slug(&known.name.package));
             }
             self.homes[symbol as usize] = Some(Home { file, anchor, listed: number });
             self.described.entry(file).or_default().push(symbol);
@@ -320,14 +320,15 @@ impl Site<'_> {
     }
 
     /// Returns the link to a slot of a class.
-    fn slot_href(&self, class: SymbolNumber, slot: &(&String, &String), here: Here) -> Option<String> {
+    fn slot_href(&self, class: SymbolNumber, slot: &SymbolName, here: Here) -> Option<String> {
         let home = self.home(class)?;
         Some(self.place(home.file, self.slot_anchor(class, slot)?, here))
     }
 
-    fn slot_anchor(&self, class: SymbolNumber, (package, name): &(&String, &String)) -> Option<String> {
+    fn slot_anchor(&self, class: SymbolNumber, slot: &SymbolName) -> Option<String> {
         let anchor = &self.home(class)?.anchor;
-        Some(match self.model.symbols[class as usize].package == **package {
+        let SymbolName { package, name } = slot;
+        Some(match self.model.symbols[class as usize].name.package == *package {
             true => format!("{anchor}.{}", name_slug(name)),
             false => format!("{anchor}.{}.{}", name_slug(package), name_slug(name)),
         })
@@ -349,7 +350,7 @@ impl Site<'_> {
             let Meaning::Global(entity) = token.meaning else { continue };
             if self.home(entity.symbol).is_none() {
                 let is_named = entity.facet != Facet::Package
-                    && !self.model.symbols[entity.symbol as usize].package.is_empty();
+                    && !self.model.symbols[entity.symbol as usize].name.package.is_empty();
                 if is_named {
                     *self.others.entry(entity.symbol).or_default() += 1;
                 }
@@ -370,7 +371,7 @@ impl Site<'_> {
             }
         }
         for made in &read.generated_uses {
-            let target = self.model.find_symbol(&(made.package.clone(), made.name.clone()));
+            let target = self.model.find_symbol(&made.symbol);
             let Some(target) = target.filter(|target| self.home(*target).is_some()) else { continue };
             let line = read.lines.line(made.range.start);
             self.uses.push(SiteUse {

@@ -6,11 +6,11 @@ use super::Site;
 use super::file::class_of;
 use super::html::{Here, Html, Text, several};
 use super::uses::SiteUse;
-use crate::actions::symbols::facts::HomeAndName;
 use crate::actions::uses::code_find_references::UseType;
 use crate::answer::name::readable;
-use crate::export::model::{Accessory, Facet, Model, ModelSymbol, SymbolNumber, principal};
+use crate::export::model::{Accessory, Facet, Model, SymbolNumber, principal};
 use crate::source::positions::PlaceAccess;
+use steelbank_xref::SymbolName;
 
 /// The title of the group of uses that only name the symbol. The group is folded.
 const NAMED: &str = "Named";
@@ -92,8 +92,8 @@ impl Site<'_> {
     fn name_in(&self, symbol: SymbolNumber, package: Option<&str>) -> String {
         let known = &self.model.symbols[symbol as usize];
         match package {
-            Some(package) if package == known.package => readable(&known.name),
-            _ => format!("{}:{}", readable(&known.package), readable(&known.name)),
+            Some(package) if package == known.name.package => readable(&known.name.name),
+            _ => format!("{}:{}", readable(&known.name.package), readable(&known.name.name)),
         }
     }
 
@@ -112,7 +112,7 @@ impl Site<'_> {
             "<article id={} data-n={}><h2>{}</h2><p>",
             home.anchor,
             home.listed,
-            Text(&readable(&known.name))
+            Text(&readable(&known.name.name))
         ));
         for word in words(&self.model, symbol) {
             page.add(format_args!("<mark>{word}</mark> "));
@@ -125,31 +125,31 @@ impl Site<'_> {
         });
         page.add(format_args!(
             "in <a href={}>{}</a> · {}",
-            self.package_page(&known.package, "../"),
-            Text(&readable(&known.package)),
+            self.package_page(&known.name.package, "../"),
+            Text(&readable(&known.name.package)),
             several(live, "use")
         ));
         self.write_facts(page, symbol, here);
         self.write_definitions(page, symbol, here);
         let callees = self.graph.callees(symbol).filter(|callee| self.home(*callee).is_some());
-        self.write_list(page, "Calls", callees, here, &known.package);
+        self.write_list(page, "Calls", callees, here, &known.name.package);
         self.write_class(page, symbol, here);
         if known.facts.function.as_ref().is_some_and(|function| function.kind == "macro") {
             let made = self.graph.used_by_expansions(symbol);
-            self.write_list(page, "Its expansions use", made, here, &known.package);
+            self.write_list(page, "Its expansions use", made, here, &known.name.package);
         }
         if let Some(tests) = tests.filter(|tests| !tests.is_empty()) {
             page.add("<h3>Tested by</h3><ul>");
             for (test, through) in tests {
-                page.add("<li>").add(self.link(test, here, Some(&known.package)));
+                page.add("<li>").add(self.link(test, here, Some(&known.name.package)));
                 if through != symbol {
-                    let through = self.link(through, here, Some(&known.package));
+                    let through = self.link(through, here, Some(&known.name.package));
                     page.add(format_args!(" <small>through {through}</small>"));
                 }
             }
             page.add("</ul>");
         }
-        self.write_uses(page, self.uses_of(symbol), &known.package, here);
+        self.write_uses(page, self.uses_of(symbol), &known.name.package, here);
         page.add("</article>\n");
     }
 
@@ -171,7 +171,7 @@ impl Site<'_> {
     /// structure that generates it.
     fn write_facts(&self, page: &mut Html, symbol: SymbolNumber, here: Here) {
         let known = &self.model.symbols[symbol as usize];
-        let name = readable(&known.name);
+        let name = readable(&known.name.name);
         let facts = &known.facts;
         let operators = [(&facts.function, name.clone()), (&facts.setf, format!("(setf {name})"))];
         for (operator, name) in operators {
@@ -185,29 +185,29 @@ impl Site<'_> {
         let others = [&facts.variable, &facts.deftype];
         others.into_iter().flatten().for_each(|facts| documentation(page, facts.documentation.as_deref()));
         documentation(page, facts.class.as_ref().and_then(|class| class.documentation.as_deref()));
-        let slot_of = |page: &mut Html, before, class, slot: &(&String, &String)| {
+        let slot_of = |page: &mut Html, before, class, slot: &SymbolName| {
             if let Some(href) = self.slot_href(class, slot, here) {
                 page.add(format_args!(
                     "<p>{before} slot <a class=o href={href}>{}</a> of {}.",
-                    Text(&readable(slot.1)),
-                    self.link(class, here, Some(&known.package))
+                    Text(&readable(&slot.name)),
+                    self.link(class, here, Some(&known.name.package))
                 ));
             }
         };
         match self.model.accessories.get(&symbol).copied() {
             Some(Accessory::Accessor(class, slot)) => {
                 if let Some(slot) = self.model.class(class).and_then(|facts| facts.slots.get(slot)) {
-                    slot_of(page, "Reads or writes the", class, &(&slot.name.0, &slot.name.1));
+                    slot_of(page, "Reads or writes the", class, &slot.name);
                 }
             }
             Some(Accessory::Generated(class)) => {
-                let class = self.link(class, here, Some(&known.package));
+                let class = self.link(class, here, Some(&known.name.package));
                 page.add(format_args!("<p>Generated by the structure {class}."));
             }
             None => (),
         }
         for &class in self.model.slots.get(&symbol).into_iter().flatten() {
-            slot_of(page, "A", class, &(&known.package, &known.name));
+            slot_of(page, "A", class, &known.name);
         }
     }
 
@@ -235,19 +235,19 @@ impl Site<'_> {
     /// Writes superclasses, subclasses, and slots with their accessors and uses.
     fn write_class(&self, page: &mut Html, symbol: SymbolNumber, here: Here) {
         let Some(class) = self.model.class(symbol) else { return };
-        let ModelSymbol { package, name, .. } = &self.model.symbols[symbol as usize];
-        let known = |name: &HomeAndName| self.model.find_symbol(name);
+        let name = &self.model.symbols[symbol as usize].name;
+        let package = name.package.as_str();
+        let known = |name: &SymbolName| self.model.find_symbol(name);
         let above = class.superclasses.iter().filter_map(known);
         let above = above.filter(|above| self.home(*above).is_some());
         self.write_list(page, "Superclasses", above, here, package);
-        let below = self.subclasses.get(&(package.clone(), name.clone())).into_iter().flatten().copied();
+        let below = self.subclasses.get(name).into_iter().flatten().copied();
         self.write_list(page, "Subclasses", below, here, package);
         if class.slots.is_empty() {
             return;
         }
         page.add("<h3>Slots</h3>");
         for slot in &class.slots {
-            let own = (&slot.name.0, &slot.name.1);
             let accessors: BTreeSet<SymbolNumber> =
                 slot.readers.iter().chain(&slot.writers).filter_map(known).collect();
             let slot_symbol = known(&slot.name);
@@ -255,8 +255,8 @@ impl Site<'_> {
             let writes = uses.iter().filter(|found| found.access != PlaceAccess::Read).count();
             page.add(format_args!(
                 "<details id={}><summary><b class=o>{}</b>",
-                self.slot_anchor(symbol, &own).unwrap_or_default(),
-                Text(&readable(own.1))
+                self.slot_anchor(symbol, &slot.name).unwrap_or_default(),
+                Text(&readable(&slot.name.name))
             ));
             if let Some(of_type) = &slot.slot_type {
                 page.add(format_args!(" <code>{}</code>", Text(&of_type.to_lowercase())));

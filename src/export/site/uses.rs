@@ -187,14 +187,14 @@ pub(super) fn unused(
         let known = plain && definition.kind != DefinitionKind::Struct && !definition.declaration;
         if known && symbol.facts.exported {
             all.definitions.push(Outlined {
-                name: LispName::new(&context.index, canonical(&symbol.package, &symbol.name)),
+                name: LispName::new(&context.index, canonical(&symbol.name.package, &symbol.name.name)),
                 kind: definition.kind,
                 place: Location::new(&*file.shown).at(definition.place),
                 end: definition.lines.1,
                 text: None,
                 exported: true,
                 uses: None,
-                reached_by: vec![format!("exported from {}", symbol.package)],
+                reached_by: vec![format!("exported from {}", symbol.name.package)],
             });
         } else {
             let place = (file.shown.clone(), definition.place.line);

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 
 use steelbank_reader::{Form, LispText, TopLevelForm};
 
-use super::{Evidence, Expander, Placement, PositionedFile, SearchTarget, XrefRecord};
-use steelbank_xref::Kind;
+use super::{Evidence, Placement, PositionedFile, XrefRecord};
+use steelbank_xref::{Kind, SymbolName};
 
 /// A recorded use, as found by the structural reader.
 struct RecordedForm<'a> {
@@ -26,7 +26,7 @@ impl PositionedFile {
     pub(super) fn place_by_structure(
         &self,
         text: &LispText,
-        sought: &SearchTarget,
+        sought: &SymbolName,
         recorded: &[XrefRecord],
         means: &dyn Fn(&str) -> bool,
     ) -> Vec<Vec<Placement>> {
@@ -46,7 +46,7 @@ impl PositionedFile {
     fn structured<'a>(
         &self,
         text: &'a LispText,
-        sought: &SearchTarget,
+        sought: &SymbolName,
         recorded: XrefRecord,
         means: &dyn Fn(&str) -> bool,
     ) -> Option<RecordedForm<'a>> {
@@ -100,7 +100,7 @@ impl PositionedFile {
                     let bytes = self.text.as_bytes();
                     let head = text.head(form).map(|token| token.symbol(bytes).name.to_lowercase());
                     let name = head.unwrap_or_else(|| "the form".to_owned());
-                    Placement::via(whole, Expander { package: String::new(), name, symbol_macro: false })
+                    Placement::via(whole, SymbolName::new("", name))
                 }
                 None => Placement::new(whole, Evidence::Approximate),
             },

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
-use steelbank_xref::Kind;
+use steelbank_xref::{Kind, SymbolName};
 
 use super::super::tap::roles::SyntaxRole;
 use super::super::tap::sidecar::{EventKind, Name, Sidecar, TapForm};
@@ -11,7 +11,7 @@ use super::super::tap::walk::{Space, SyntacticContext, SyntaxContext, contexts};
 use super::forms::expander;
 use super::tokens::{binds_alias, is_local_function};
 
-use super::{Evidence, Placement, PositionedFile, SearchTarget, XrefRecord};
+use super::{Evidence, Placement, PositionedFile, XrefRecord};
 
 /// A sidecar with an index of its symbols and strings by name.
 #[derive(Debug)]
@@ -48,27 +48,23 @@ impl Tapped {
         self.walked[index].get_or_init(|| contexts(&self.sidecar, &self.sidecar.forms[index]))
     }
 
-    /// Lists the events of the names spelt `name` that satisfy `is`: (index of the form, index of
-    /// the event).
-    pub(super) fn places<'a>(
-        &'a self,
-        name: &str,
-        is: impl Fn(&Name) -> bool + 'a,
-    ) -> impl Iterator<Item = (u32, u32)> + 'a {
-        let named = self.by_name.get(name).into_iter().flatten();
-        let named = named.filter(move |&&name| is(&self.sidecar.names[name as usize]));
+    /// Lists the events of `symbol`: (index of the form, index of the event).
+    pub(super) fn places(&self, symbol: &SymbolName) -> impl Iterator<Item = (u32, u32)> {
+        let named = self.by_name.get(&symbol.name).into_iter().flatten();
+        let is_it = move |name: &Name| matches!(name, Name::Symbol(found) if found == symbol);
+        let named = named.filter(move |&&name| is_it(&self.sidecar.names[name as usize]));
         named.flat_map(|&name| &self.events[name as usize]).copied()
     }
 
     /// Looks up the target symbol among the file's names. Its home package may have been renamed
     /// since the file was read.
-    pub(super) fn symbol(&self, sought: &SearchTarget, means: &dyn Fn(&str) -> bool) -> Option<u32> {
+    pub(super) fn symbol(&self, sought: &SymbolName, means: &dyn Fn(&str) -> bool) -> Option<u32> {
         let named = self.by_name.get(&sought.name)?;
         let name = |index: u32| &self.sidecar.names[index as usize];
         let same = named.iter().copied().find(|&index| name(index).is(&sought.package, &sought.name));
         same.or_else(|| {
             named.iter().copied().find(|&index| match name(index) {
-                Name::Symbol { package, .. } => means(package),
+                Name::Symbol(symbol) => means(&symbol.package),
                 _ => false,
             })
         })

@@ -3,17 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use super::structures::PackageAndName;
-use super::{PositionedFile, Reading, SearchTarget};
+use super::{PositionedFile, Reading};
 use crate::source::tap::sidecar::{Abbreviation, EventKind, Name, NameKind, TapForm};
+use steelbank_xref::SymbolName;
 
 /// The operators of the lists that contain a clause word.
 #[derive(Debug, Default)]
 pub struct Clauses {
     /// The operators of lists with the symbol.
-    pub of_symbol: BTreeSet<PackageAndName>,
+    pub of_symbol: BTreeSet<SymbolName>,
     /// The operators of lists with the keyword that has the symbol's name.
-    pub of_keyword: BTreeSet<PackageAndName>,
+    pub of_keyword: BTreeSet<SymbolName>,
 }
 
 impl PositionedFile {
@@ -27,19 +27,18 @@ impl PositionedFile {
             let list = form.events[event].parent.filter(|_| form.events[event].place > 1)? as usize;
             let EventKind::Symbol(name) = form.events[form.child(list, 1)?].kind else { return None };
             match sidecar.names.get(name as usize)? {
-                found @ Name::Symbol { package, name: text }
+                Name::Symbol(operator)
                     if sidecar.kind(name) != NameKind::Function
-                        && found.standard().is_none()
-                        && package != "KEYWORD" =>
+                        && !["COMMON-LISP", "KEYWORD"].contains(&operator.package.as_str()) =>
                 {
-                    Some((package.clone(), text.clone()))
+                    Some(operator.clone())
                 }
                 _ => None,
             }
         };
         for &name in tapped.by_name.get(name).into_iter().flatten() {
             let keyword =
-                matches!(&sidecar.names[name as usize], Name::Symbol { package, .. } if package == "KEYWORD");
+                matches!(&sidecar.names[name as usize], Name::Symbol(symbol) if symbol.package == "KEYWORD");
             for &(form, event) in &tapped.events[name as usize] {
                 let (form, event) = (&sidecar.forms[form as usize], event as usize);
                 if keyword {
@@ -54,9 +53,9 @@ impl PositionedFile {
     /// operators and keywords. Needs a sidecar.
     pub fn operators_of_quoted(
         &self,
-        sought: &SearchTarget,
+        sought: &SymbolName,
         means: &dyn Fn(&str) -> bool,
-    ) -> BTreeSet<PackageAndName> {
+    ) -> BTreeSet<SymbolName> {
         let Reading::Tap(tapped) = &self.reading else { return BTreeSet::new() };
         let Some(symbol) = tapped.symbol(sought, means) else { return BTreeSet::new() };
         let sidecar = &tapped.sidecar;
@@ -69,8 +68,10 @@ impl PositionedFile {
                 return None;
             };
             match sidecar.names.get(name as usize)? {
-                Name::Symbol { package, name } if package != "COMMON-LISP" && package != "KEYWORD" => {
-                    Some((package.clone(), name.clone()))
+                Name::Symbol(operator)
+                    if !["COMMON-LISP", "KEYWORD"].contains(&operator.package.as_str()) =>
+                {
+                    Some(operator.clone())
                 }
                 _ => None,
             }

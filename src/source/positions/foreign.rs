@@ -1,16 +1,17 @@
 //! Foreign functions and variables: CFFI derives their Lisp names from strings with the C names.
 
 use super::by_tap::Tapped;
-use super::structures::{PackageAndName, symbol};
+use super::structures::symbol;
 use super::{PositionedFile, Reading};
 use crate::source::tap::sidecar::TapForm;
 use steelbank_reader::Range;
+use steelbank_xref::SymbolName;
 
 impl PositionedFile {
     /// Finds the list in top-level form `form` that makes CFFI derive the name `made`, as in
     /// `(defcfun "get_it" …)`. Returns the list's operator, and the range of its first argument,
     /// the string. Returns `None` unless there is exactly one such list. Needs a sidecar.
-    pub fn foreign_name(&self, form: u32, made: &str) -> Option<(PackageAndName, Range)> {
+    pub fn foreign_name(&self, form: u32, made: &str) -> Option<(SymbolName, Range)> {
         let Reading::Tap(tapped) = &self.reading else { return None };
         let form = tapped.sidecar.form(form)?;
         let makes = |text: &str| {
@@ -30,10 +31,9 @@ impl PositionedFile {
 
     /// Returns whether any list in the file with the operator `operator` has `("get_it" name …)` as
     /// its first argument. Needs a sidecar.
-    pub fn has_foreign_pair(&self, operator: &PackageAndName) -> bool {
+    pub fn has_foreign_pair(&self, operator: &SymbolName) -> bool {
         let Reading::Tap(tapped) = &self.reading else { return false };
-        let (package, name) = operator;
-        let mut places = tapped.places(name, |found| found.is(package, name));
+        let mut places = tapped.places(operator);
         places.any(|(form, event)| self.is_foreign_pair(tapped, &tapped.sidecar.forms[form as usize], event))
     }
 
@@ -46,7 +46,7 @@ impl PositionedFile {
         };
         let range = |event: usize| self.event_range(&tapped.sidecar, &form.events[event]);
         let text = self.text_between(range(pair).start + 1, range(named).start);
-        let is_symbol = symbol(tapped, form, named).is_some_and(|(package, _)| package != "KEYWORD");
+        let is_symbol = symbol(tapped, form, named).is_some_and(|symbol| symbol.package != "KEYWORD");
         is_symbol && text.trim().len() > 2 && text.trim().starts_with('"') && text.trim().ends_with('"')
     }
 

@@ -3,12 +3,13 @@
 
 use super::super::tap::roles::SyntaxRole;
 use super::super::tap::sidecar::{Abbreviation, EventKind, Name, NameKind, Sidecar, TapForm};
-use super::{Expander, PositionedFile, Reading};
+use super::{PositionedFile, Reading};
 use steelbank_reader::Range;
+use steelbank_xref::SymbolName;
 
 impl PositionedFile {
     /// Lists the symbols in top-level form `form`, by package and name. Needs a sidecar.
-    pub fn symbols_in(&self, form: u32) -> Vec<(&str, &str)> {
+    pub fn symbols_in(&self, form: u32) -> Vec<&SymbolName> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
         let Some(form) = tapped.sidecar.form(form) else { return Vec::new() };
         let mut names: Vec<u32> = form
@@ -24,7 +25,7 @@ impl PositionedFile {
         names
             .into_iter()
             .filter_map(|name| match &tapped.sidecar.names[name as usize] {
-                Name::Symbol { package, name } => Some((package.as_str(), name.as_str())),
+                Name::Symbol(symbol) => Some(symbol),
                 _ => None,
             })
             .collect()
@@ -96,7 +97,7 @@ impl PositionedFile {
 
     /// Returns the macro that expands into the definition that the image records at sub-form
     /// `number` of top-level form `form`. Needs a sidecar.
-    pub fn expander_at(&self, form: u32, number: u32) -> Option<Expander> {
+    pub fn expander_at(&self, form: u32, number: u32) -> Option<SymbolName> {
         let Reading::Tap(tapped) = &self.reading else { return None };
         let form = tapped.sidecar.form(form)?;
         let (_, list) = form.nearest_sub_form(number)?;
@@ -104,9 +105,7 @@ impl PositionedFile {
         std::iter::once(list).chain(form.ancestors(list)).find_map(|list| {
             let EventKind::Symbol(name) = form.events[form.child(list, 1)?].kind else { return None };
             match sidecar.names.get(name as usize)? {
-                Name::Symbol { package, name: text } if sidecar.kind(name) == NameKind::Macro => {
-                    Some(Expander { package: package.clone(), name: text.clone(), symbol_macro: false })
-                }
+                Name::Symbol(operator) if sidecar.kind(name) == NameKind::Macro => Some(operator.clone()),
                 _ => None,
             }
         })
@@ -114,7 +113,7 @@ impl PositionedFile {
 
     /// Returns the operator that expands into a use recorded for top-level form `form` itself.
     /// Needs a sidecar.
-    pub fn form_expander(&self, form: u32) -> Option<Expander> {
+    pub fn form_expander(&self, form: u32) -> Option<SymbolName> {
         let Reading::Tap(tapped) = &self.reading else { return None };
         let form = tapped.sidecar.form(form)?;
         let whole = form.events.len().checked_sub(1)?;
@@ -126,28 +125,24 @@ impl PositionedFile {
 /// these: the operator of `list`, if it is neither standard nor a function; a symbol macro in
 /// `list`; the nearest user macro around `list`; the operator of `list` in any case; a word for the
 /// kind of form.
-pub(super) fn expander(sidecar: &Sidecar, form: &TapForm, list: usize) -> Expander {
+pub(super) fn expander(sidecar: &Sidecar, form: &TapForm, list: usize) -> SymbolName {
     let named = |event: usize| match form.events[event].kind {
         EventKind::Symbol(name) => match &sidecar.names[name as usize] {
-            Name::Symbol { package, name: text } => Some((sidecar.kind(name), package, text)),
+            Name::Symbol(symbol) => Some((sidecar.kind(name), symbol)),
             _ => None,
         },
         _ => None,
     };
     let head = |list: usize| form.child(list, 1).and_then(named);
-    let is_own = |found: &(NameKind, &String, &String)| found.1 != "COMMON-LISP";
+    let is_own = |found: &(NameKind, &SymbolName)| found.1.package != "COMMON-LISP";
     let own = head(list);
     let symbol_macro =
         || form.children(list).filter_map(named).find(|found| found.0 == NameKind::SymbolMacro);
     let around =
         || form.ancestors(list).filter_map(head).find(|found| found.0 == NameKind::Macro && is_own(found));
     let macro_ = own.filter(|found| found.0 != NameKind::Function && is_own(found));
-    if let Some((kind, package, name)) = macro_.or_else(symbol_macro).or_else(around).or(own) {
-        return Expander {
-            package: package.clone(),
-            name: name.clone(),
-            symbol_macro: kind == NameKind::SymbolMacro,
-        };
+    if let Some((_, operator)) = macro_.or_else(symbol_macro).or_else(around).or(own) {
+        return operator.clone();
     }
     let name = match form.events[list].operator {
         Abbreviation::Quote => "quote",
@@ -155,5 +150,5 @@ pub(super) fn expander(sidecar: &Sidecar, form: &TapForm, list: usize) -> Expand
         Abbreviation::Backquote => "backquote",
         _ => "the form",
     };
-    Expander { package: String::new(), name: name.to_owned(), symbol_macro: false }
+    SymbolName::new("", name)
 }

@@ -31,8 +31,8 @@ use super::tap::roles::SyntaxRole;
 use super::tap::sidecar::{EventKind, Name, NameKind, ReadEvent, Sidecar};
 pub use super::tap::walk::{PlaceAccess, Space, SyntacticContext};
 pub use clauses::Clauses;
-use steelbank_xref::Kind;
-pub use structures::{PackageAndName, Prefix, StructureDefinition};
+use steelbank_xref::{Kind, SymbolName};
+pub use structures::{Prefix, StructureDefinition};
 
 /// How certain a position is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -52,18 +52,6 @@ impl Evidence {
     }
 }
 
-/// The operator that expands into a use of a symbol without containing it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Expander {
-    /// The operator's home package; empty if unknown.
-    pub package: String,
-    /// The operator's name.
-    pub name: String,
-    /// Whether the operator is a symbol macro.
-    pub symbol_macro: bool,
-}
-
 /// The location of a use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -72,8 +60,9 @@ pub struct Placement {
     pub range: Range,
     /// How certain the range is.
     pub evidence: Evidence,
-    /// The operator that expands into the use, for [`Evidence::Via`].
-    pub expander: Option<Expander>,
+    /// The operator that expands into the use, for [`Evidence::Via`]. Its package is empty if it is
+    /// not a named symbol.
+    pub expander: Option<SymbolName>,
 }
 
 impl Placement {
@@ -83,19 +72,9 @@ impl Placement {
     }
 
     /// Returns the placement of a form with an operator that expands into the use.
-    pub(crate) fn via(range: Range, expander: Expander) -> Placement {
+    pub(crate) fn via(range: Range, expander: SymbolName) -> Placement {
         Placement { range, evidence: Evidence::Via, expander: Some(expander) }
     }
-}
-
-/// The symbol that is searched for.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct SearchTarget {
-    /// The name of the symbol's home package.
-    pub package: String,
-    /// The symbol's name, in its actual case.
-    pub name: String,
 }
 
 /// A use as recorded by the compiler: `kind` at sub-form `number` of top-level form `form`.
@@ -442,7 +421,7 @@ impl PositionedFile {
 
     /// Returns whether `line` of the current text contains a token with the name of `sought`, in
     /// any package.
-    pub fn has_name_on(&self, sought: &SearchTarget, line: u32) -> bool {
+    pub fn has_name_on(&self, sought: &SymbolName, line: u32) -> bool {
         let text = self.lines.bytes(self.text.as_bytes(), line);
         let read = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
         read.tokens().iter().any(|token| token.is_named(text, &sought.name))
@@ -457,7 +436,7 @@ impl PositionedFile {
     /// refers to `sought` in that package, which is given by name or nickname.
     pub fn place(
         &self,
-        sought: &SearchTarget,
+        sought: &SymbolName,
         recorded: &[XrefRecord],
         means: &dyn Fn(&str) -> bool,
     ) -> Vec<Vec<Placement>> {
@@ -494,7 +473,7 @@ impl PositionedFile {
 
     /// For text from a buffer: returns the range of the name that top-level form `form` defines
     /// (its second token), if that is `sought`.
-    pub fn defined_in_buffer(&self, form: u32, sought: &SearchTarget) -> Option<Range> {
+    pub fn defined_in_buffer(&self, form: u32, sought: &SymbolName) -> Option<Range> {
         let Reading::Structure(read) = &self.reading else { return None };
         let top = self.range_in_file(self.first.checked_add(form)?, 0).filter(|_| self.from_buffer)?;
         let inside =

@@ -139,7 +139,7 @@ fn same_symbols(sidecar: &Sidecar, form: &TapForm, tokens: &[Token], text: &[u8]
 fn symbol(sidecar: &Sidecar, kind: EventKind) -> Option<&str> {
     let EventKind::Symbol(name) = kind else { return None };
     match sidecar.names.get(name as usize)? {
-        Name::Symbol { name, .. } => Some(name),
+        Name::Symbol(symbol) => Some(&symbol.name),
         _ => None,
     }
 }

@@ -1,12 +1,10 @@
 //! Parses DEFSTRUCT forms, to find the names that DEFSTRUCT derives.
 
 use super::by_tap::Tapped;
-use super::{PositionedFile, Reading, SearchTarget};
+use super::{PositionedFile, Reading};
 use crate::source::tap::sidecar::{EventKind, Name, TapForm};
 use steelbank_reader::Range;
-
-/// A symbol: its home package and its name.
-pub type PackageAndName = (String, String);
+use steelbank_xref::SymbolName;
 
 /// The parts of a DEFSTRUCT form that determine derived names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +14,7 @@ pub struct StructureDefinition {
     /// The form's range.
     pub range: Range,
     /// The structure's name.
-    pub name: PackageAndName,
+    pub name: SymbolName,
     /// The range of the name.
     pub name_range: Range,
     /// Whether the form has no options, only the name.
@@ -24,11 +22,11 @@ pub struct StructureDefinition {
     /// The prefix of the accessors' names.
     pub prefix: Prefix,
     /// The structure that `:include` names.
-    pub included: Option<PackageAndName>,
+    pub included: Option<SymbolName>,
     /// The slots that the form itself defines.
-    pub slots: Vec<PackageAndName>,
+    pub slots: Vec<SymbolName>,
     /// The ranges of these slots, and of included slots with a new default.
-    pub slot_places: Vec<(PackageAndName, Range)>,
+    pub slot_places: Vec<(SymbolName, Range)>,
     /// The ranges of the constructors' lambda lists.
     pub lambda_lists: Vec<Range>,
     /// The keywords of the form's options.
@@ -39,7 +37,7 @@ pub struct StructureDefinition {
     /// For constructor, copier and predicate: whether the form has such an option.
     pub has_option: [bool; 3],
     /// The constructors with an explicit name that take slots as keyword arguments.
-    pub constructors: Vec<PackageAndName>,
+    pub constructors: Vec<SymbolName>,
 }
 
 /// The prefix of the names of a structure's accessors.
@@ -48,7 +46,7 @@ pub enum Prefix {
     /// The structure's name and a hyphen.
     OfName,
     /// A symbol's name.
-    Symbol(PackageAndName),
+    Symbol(SymbolName),
     /// A string, possibly empty.
     Text(String),
     /// Cannot be determined from the text.
@@ -59,11 +57,11 @@ impl PositionedFile {
     /// Lists the structures that the file defines. Needs a sidecar.
     pub fn structures(&self) -> Vec<StructureDefinition> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
-        self.structures_of(tapped, tapped.places("DEFSTRUCT", |name| name.standard().is_some()))
+        self.structures_of(tapped, tapped.places(&SymbolName::new("COMMON-LISP", "DEFSTRUCT")))
     }
 
     /// Returns the user macro that is the operator of top-level form `form`. Needs a sidecar.
-    pub fn user_macro_operator(&self, form: u32) -> Option<PackageAndName> {
+    pub fn user_macro_operator(&self, form: u32) -> Option<SymbolName> {
         let Reading::Tap(tapped) = &self.reading else { return None };
         let form = tapped.sidecar.form(form)?;
         let operator = form.child(form.events.len().checked_sub(1)?, 1)?;
@@ -72,10 +70,9 @@ impl PositionedFile {
 
     /// Lists the structures defined by forms that have the operator `operator` and the syntax of
     /// DEFSTRUCT. Needs a sidecar.
-    pub fn structures_like(&self, operator: &PackageAndName) -> Vec<StructureDefinition> {
+    pub fn structures_like(&self, operator: &SymbolName) -> Vec<StructureDefinition> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
-        let (package, name) = operator;
-        self.structures_of(tapped, tapped.places(name, |found| found.is(package, name)))
+        self.structures_of(tapped, tapped.places(operator))
     }
 
     /// Parses the lists with an operator at one of `places`.
@@ -96,9 +93,8 @@ impl PositionedFile {
 
     /// Returns whether a structure definition in the file defines the slot `sought`. Ignores
     /// included slots. Needs a sidecar.
-    pub fn has_structure_slot(&self, sought: &SearchTarget) -> bool {
-        let same = |slot: &PackageAndName| slot.0 == sought.package && slot.1 == sought.name;
-        self.structures().iter().any(|found| found.slots.iter().any(same))
+    pub fn has_structure_slot(&self, sought: &SymbolName) -> bool {
+        self.structures().iter().any(|found| found.slots.contains(sought))
     }
 
     fn structure(&self, tapped: &Tapped, form: &TapForm, list: usize) -> Option<StructureDefinition> {
@@ -112,7 +108,7 @@ impl PositionedFile {
                 Some((symbol(first)?, range(first)))
             }
         };
-        let keyword = |event: usize| symbol(event).filter(|(package, _)| package == "KEYWORD");
+        let keyword = |event: usize| symbol(event).filter(|symbol| symbol.package == "KEYWORD");
         let head = form.child(list, 2)?;
         let options = match symbol(head) {
             Some(_) => None,
@@ -142,10 +138,10 @@ impl PositionedFile {
         for option in options.into_iter().flat_map(|options| form.children(options)) {
             let place = form.events[option].place;
             let word = keyword(option).or_else(|| form.child(option, 1).and_then(keyword));
-            let Some((_, word)) = word.filter(|_| place > 1) else { continue };
+            let Some(SymbolName { name: word, .. }) = word.filter(|_| place > 1) else { continue };
             let argument = form.child(option, 2).and_then(symbol);
             structure.options.push(word.clone());
-            let is_nil = argument.as_ref().is_some_and(|(_, name)| name == "NIL");
+            let is_nil = argument.as_ref().is_some_and(|symbol| symbol.name == "NIL");
             // A string has no event, so its text is read.
             let text = || self.second_text(tapped, form, option);
             match word.as_str() {
@@ -181,7 +177,7 @@ impl PositionedFile {
         structure.derives_name[0] = constructors == 0 || default_constructor;
         structure.has_option[0] = constructors > 0;
         let slots = form.children(list).filter(|&slot| form.events[slot].place > 2);
-        let slots: Vec<(PackageAndName, Range)> = slots.filter_map(slot).collect();
+        let slots: Vec<(SymbolName, Range)> = slots.filter_map(slot).collect();
         structure.slots = slots.iter().map(|(slot, _)| slot.clone()).collect();
         structure.slot_places.extend(slots);
         Some(structure)
@@ -203,10 +199,10 @@ impl PositionedFile {
     }
 }
 
-pub(super) fn symbol(tapped: &Tapped, form: &TapForm, event: usize) -> Option<PackageAndName> {
+pub(super) fn symbol(tapped: &Tapped, form: &TapForm, event: usize) -> Option<SymbolName> {
     let EventKind::Symbol(name) = form.events[event].kind else { return None };
     match &tapped.sidecar.names[name as usize] {
-        Name::Symbol { package, name } => Some((package.clone(), name.clone())),
+        Name::Symbol(symbol) => Some(symbol.clone()),
         _ => None,
     }
 }
@@ -215,7 +211,7 @@ impl PositionedFile {
     /// Lists the ranges of `keyword` in lists that begin with `sought`. Needs a sidecar.
     pub fn keyword_arguments(
         &self,
-        sought: &SearchTarget,
+        sought: &SymbolName,
         means: &dyn Fn(&str) -> bool,
         keyword: &str,
     ) -> Vec<Range> {

@@ -8,9 +8,10 @@ use super::super::tap::roles::{
 use super::super::tap::sidecar::{EventKind, Name, NameKind, ReadEvent, Sidecar, TapForm};
 use super::super::tap::walk::{PlaceAccess, SLOT, Space, SyntacticContext, SyntaxContext};
 use super::by_tap::Tapped;
-use super::{Notation, Occurrence, PositionedFile, Reading, SearchTarget, SymbolToken, XrefRecord};
+use super::{Notation, Occurrence, PositionedFile, Reading, SymbolToken, XrefRecord};
 use steelbank_reader::lines::LineColumn;
 use steelbank_reader::{Range, normalized};
+use steelbank_xref::SymbolName;
 
 /// Returns whether an operator binds functions or macros.
 pub(super) fn is_local_function(by: &str) -> bool {
@@ -111,7 +112,7 @@ impl PositionedFile {
     /// Lists every occurrence of `sought` in code, including package definitions. Needs a sidecar.
     /// `means(package)` must return whether the name of `sought` refers to `sought` in that
     /// package, which is given by name or nickname.
-    pub fn occurrences(&self, sought: &SearchTarget, means: &dyn Fn(&str) -> bool) -> Vec<Occurrence> {
+    pub fn occurrences(&self, sought: &SymbolName, means: &dyn Fn(&str) -> bool) -> Vec<Occurrence> {
         let mut variables = HashSet::new();
         let mut found = self.tokens_as(sought, means, |tapped, token| {
             let context = &token.context;
@@ -165,7 +166,7 @@ impl PositionedFile {
         let sidecar = &tapped.sidecar;
         let mut found = HashSet::new();
         for (index, name) in sidecar.names.iter().enumerate() {
-            if let Name::Symbol { package, name } = name {
+            if let Name::Symbol(SymbolName { package, name }) = name {
                 found.insert((package.as_str(), name.as_str()));
             }
             found.extend(tapped.events[index].iter().filter_map(|&(form, event)| {
@@ -180,7 +181,7 @@ impl PositionedFile {
     /// package definition, in order. Needs a sidecar. The symbol's meaning at the token does not
     /// matter: it may be a function, a local variable or data. `means` is as for
     /// [`PositionedFile::occurrences`].
-    pub fn tokens(&self, sought: &SearchTarget, means: &dyn Fn(&str) -> bool) -> Vec<SymbolToken> {
+    pub fn tokens(&self, sought: &SymbolName, means: &dyn Fn(&str) -> bool) -> Vec<SymbolToken> {
         let mut tokens = self.tokens_as(sought, means, |tapped, token| {
             let sidecar = &tapped.sidecar;
             let event = &token.form.events[token.event];
@@ -188,8 +189,8 @@ impl PositionedFile {
                 range: self.event_range(sidecar, event),
                 written: match &sidecar.names[token.name as usize] {
                     _ if token.itself => Notation::Symbol,
-                    Name::Symbol { package, .. } if package == "KEYWORD" => Notation::Keyword,
-                    Name::Symbol { .. } => Notation::Namesake,
+                    Name::Symbol(symbol) if symbol.package == "KEYWORD" => Notation::Keyword,
+                    Name::Symbol(_) => Notation::Namesake,
                     Name::Uninterned(_) => Notation::Uninterned,
                     Name::Text(_) => Notation::Text,
                 },
@@ -212,7 +213,7 @@ impl PositionedFile {
     /// tokens where the text does not contain the name.
     fn tokens_as<T>(
         &self,
-        sought: &SearchTarget,
+        sought: &SymbolName,
         means: &dyn Fn(&str) -> bool,
         mut make: impl FnMut(&Tapped, &SeenToken<'_>) -> T,
     ) -> Vec<T> {
@@ -272,7 +273,7 @@ impl PositionedFile {
     /// Counts the designators that may mean `sought`: uninterned symbols with its name that no
     /// package definition explains, and keywords with its name where names are looked up. `exists`
     /// must return whether there is a package with that name.
-    pub fn unexplained_designators(&self, sought: &SearchTarget, exists: &dyn Fn(&str) -> bool) -> usize {
+    pub fn unexplained_designators(&self, sought: &SymbolName, exists: &dyn Fn(&str) -> bool) -> usize {
         let Reading::Tap(tapped) = &self.reading else { return 0 };
         let sidecar = &tapped.sidecar;
         let named = tapped.by_name.get(&sought.name).into_iter().flatten();
@@ -287,9 +288,7 @@ impl PositionedFile {
                         !package_clause(sidecar, form, event).is_some_and(|(_, package)| exists(package))
                             && !names_package(sidecar, form, event)
                     }
-                    Name::Symbol { package, .. } => {
-                        package == "KEYWORD" && is_looked_up(sidecar, form, event)
-                    }
+                    Name::Symbol(symbol) => symbol.package == "KEYWORD" && is_looked_up(sidecar, form, event),
                     Name::Text(_) => false,
                 }
             })
@@ -322,7 +321,7 @@ impl PositionedFile {
     /// sidecar.
     pub fn toplevel_uses(
         &self,
-        sought: &SearchTarget,
+        sought: &SymbolName,
         setf: Option<bool>,
         means: &dyn Fn(&str) -> bool,
     ) -> Vec<XrefRecord> {
@@ -339,15 +338,15 @@ impl PositionedFile {
 
     /// Returns the package and name of the symbol called `name` at `position`, as SBCL's reader
     /// resolved the symbol. Needs a sidecar.
-    pub fn symbol_at(&self, name: &str, position: LineColumn) -> Option<(&str, &str)> {
+    pub fn symbol_at(&self, name: &str, position: LineColumn) -> Option<&SymbolName> {
         let Reading::Tap(tapped) = &self.reading else { return None };
         let offset = self.offset(position)?;
         for &index in tapped.by_name.get(name)? {
-            let Name::Symbol { package, name } = &tapped.sidecar.names[index as usize] else { continue };
+            let Name::Symbol(symbol) = &tapped.sidecar.names[index as usize] else { continue };
             for &(form, event) in &tapped.events[index as usize] {
                 let event = &tapped.sidecar.forms[form as usize].events[event as usize];
                 if self.event_range(&tapped.sidecar, event).contains(offset) {
-                    return Some((package, name));
+                    return Some(symbol);
                 }
             }
         }

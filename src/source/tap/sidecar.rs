@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use steelbank_xref::Kind;
+use steelbank_xref::{Kind, SymbolName};
 
 /// The version of the format that this reader supports.
 pub const SIDECAR_VERSION: u8 = 3;
@@ -60,13 +60,8 @@ pub enum NameKind {
 /// A symbol or string in the text of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Name {
-    /// An interned symbol: its home package and its name.
-    Symbol {
-        /// The home package's name.
-        package: String,
-        /// The symbol's name, in its actual case.
-        name: String,
-    },
+    /// An interned symbol.
+    Symbol(SymbolName),
     /// An uninterned symbol such as `#:foo`.
     Uninterned(String),
     /// A string in a package definition.
@@ -77,19 +72,19 @@ impl Name {
     /// Returns the name without its package.
     pub fn name(&self) -> &str {
         match self {
-            Name::Symbol { name, .. } | Name::Uninterned(name) | Name::Text(name) => name,
+            Name::Symbol(SymbolName { name, .. }) | Name::Uninterned(name) | Name::Text(name) => name,
         }
     }
 
     /// Returns whether this is the symbol `name` of the home package `package`.
     pub fn is(&self, package: &str, name: &str) -> bool {
-        matches!(self, Name::Symbol { package: p, name: n } if n == name && p == package)
+        matches!(self, Name::Symbol(symbol) if symbol.name == name && symbol.package == package)
     }
 
     /// Returns the name, if this is a symbol of package COMMON-LISP.
     pub fn standard(&self) -> Option<&str> {
         match self {
-            Name::Symbol { package, name } if package == "COMMON-LISP" => Some(name),
+            Name::Symbol(symbol) if symbol.package == "COMMON-LISP" => Some(&symbol.name),
             _ => None,
         }
     }
@@ -299,7 +294,7 @@ impl Sidecar {
                 _ => NameKind::Other,
             };
             let name = match byte {
-                0 | 3..=5 => Name::Symbol { package: input.text()?, name: input.text()? },
+                0 | 3..=5 => Name::Symbol(SymbolName::new(input.text()?, input.text()?)),
                 1 => Name::Uninterned(input.text()?),
                 2 => Name::Text(input.text()?),
                 _ => return Err(input.damaged()),

@@ -56,6 +56,7 @@ fn check(session: &Session, given: Continued<Arguments>, _: &Call) -> Result<Too
 impl fmt::Display for StructureAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = self.path.as_deref().unwrap_or("The text");
+        let within = self.path.as_deref().unwrap_or("the text");
         match &self.problem {
             None if self.balanced.is_none() => (),
             None => write!(f, "{what} is balanced.")?,
@@ -92,11 +93,11 @@ impl fmt::Display for StructureAnswer {
             }
             (None, None) => write!(
                 f,
-                "Cannot decide whether {what} is balanced: from line {line} on, it uses custom syntax: {form}"
+                "Cannot decide whether {within} is balanced: from line {line} on, it uses custom syntax: {form}"
             ),
             (Some(_), None) => write!(
                 f,
-                "\nThis may be a false alarm: from line {line} on, {what} uses custom syntax: {form}"
+                "\nThis may be a false alarm: from line {line} on, {within} uses custom syntax: {form}"
             ),
         }
     }

@@ -14,11 +14,12 @@ use super::plan::CautionKind;
 use super::{Planner, TextTokens, TokensOfFile, edits, name_components};
 use crate::actions::symbols::find_definition::ImageDefinitions;
 use crate::actions::uses::code_find_references;
-use crate::source::positions::{Clauses, Evidence, SearchTarget};
+use crate::source::positions::{Clauses, Evidence};
 use crate::source::tap::operators::ClauseWords;
 use crate::source::tap::roles::SyntaxRole;
 use crate::source::tap::sidecar::Name;
 use crate::workspace::{FileVersion, Project, TextContext, TextFilter, TextToken, TokenClass, TreeView};
+use steelbank_xref::SymbolName;
 
 impl Planner<'_> {
     pub(super) fn symbol_cautions(&mut self, files: &[TokensOfFile], text: &TextTokens) {
@@ -87,7 +88,7 @@ impl Planner<'_> {
             file.add_clauses(name, &starts, &mut clauses);
         }
         let both = clauses.of_symbol.intersection(&clauses.of_keyword);
-        let names = both.map(|(_, name)| name.to_lowercase());
+        let names = both.map(|operator| operator.name.to_lowercase());
         let message = "Clauses that begin with these words contain the name both as a symbol and as a keyword: they may compare names.";
         self.warn(CautionKind::LoopWord, message, names);
     }
@@ -244,9 +245,9 @@ impl Planner<'_> {
         {
             given.extend(file.file.operators_of_quoted(sought, &means));
         }
-        given.retain(|(package, name)| looks_up_by_name(project, self.view, package, name));
+        given.retain(|function| looks_up_by_name(project, self.view, function));
         let message = "These functions take the symbol as an argument, and look up or intern another symbol by its name.";
-        self.warn(CautionKind::UseMade, message, given.into_iter().map(|(_, name)| name.to_lowercase()));
+        self.warn(CautionKind::UseMade, message, given.into_iter().map(|given| given.name.to_lowercase()));
     }
 
     /// Finds the strings that are equal to the name; in arguments of STRING-EQUAL, regardless of
@@ -325,14 +326,13 @@ impl Planner<'_> {
 
 /// Returns whether a function's definition contains an operator that turns a name into a string,
 /// and an operator that finds or creates a symbol by name.
-fn looks_up_by_name(project: &Project, view: &TreeView, package: &str, name: &str) -> bool {
-    let sought = SearchTarget { package: package.to_owned(), name: name.to_owned() };
-    project.naming(name).into_iter().any(|FileVersion { path, write_date }| {
+fn looks_up_by_name(project: &Project, view: &TreeView, function: &SymbolName) -> bool {
+    project.naming(&function.name).into_iter().any(|FileVersion { path, write_date }| {
         let Ok(file) = project.positions_at(view, &path, write_date) else { return false };
-        let definitions = file.occurrences(&sought, &|_| false);
+        let definitions = file.occurrences(function, &|_| false);
         definitions.iter().filter(|found| found.role == SyntaxRole::Definition).any(|found| {
             let symbols = file.symbols_in(found.form);
-            let has = |name: &str| symbols.contains(&("COMMON-LISP", name));
+            let has = |name: &str| symbols.contains(&&SymbolName::new("COMMON-LISP", name));
             look_ups().chain(["MAKE-SYMBOL"]).any(has)
                 && ["STRING", "SYMBOL-NAME", "FORMAT"].into_iter().any(has)
         })

@@ -6,7 +6,6 @@ use super::plan::{CautionKind, ConflictKind};
 use crate::actions::uses::computed::{ComputedName, all_computed_names};
 use crate::answer::Location;
 use crate::answer::package_owner::PackageOwner;
-use crate::source::positions::SearchTarget;
 use crate::source::tap::roles::SyntaxRole;
 use crate::source::tap::sidecar::Name;
 use crate::workspace::FileVersion;
@@ -35,20 +34,19 @@ impl Planner<'_> {
     /// an argument.
     pub(super) fn interns_keyword(&self, operator: &Name) -> bool {
         let (project, sought) = (self.context.project, self.uses.sought());
-        let Name::Symbol { package, name } = operator else { return false };
+        let Name::Symbol(operator) = operator else { return false };
         let all = all_computed_names(self.context, self.view);
         let makers: Vec<&Location> = all
             .iter()
             .filter(|found| found.keyword && found.may_make(&sought.name))
             .map(|found| &found.place)
             .collect();
-        if makers.is_empty() || PackageOwner::of(package).is_locked() {
+        if makers.is_empty() || PackageOwner::of(&operator.package).is_locked() {
             return false;
         }
-        let operator = SearchTarget { package: package.clone(), name: name.clone() };
-        project.naming(name).into_iter().any(|FileVersion { path, write_date }| {
+        project.naming(&operator.name).into_iter().any(|FileVersion { path, write_date }| {
             let Ok(file) = self.positions(&path, write_date) else { return false };
-            let definitions = file.occurrences(&operator, &|_| false);
+            let definitions = file.occurrences(operator, &|_| false);
             definitions.iter().filter(|found| found.role == SyntaxRole::Definition).any(|found| {
                 let Some(form) = file.form_range(found.form, 0) else { return false };
                 let (Some(start), Some(end)) = (file.position(form.start), file.position(form.end)) else {

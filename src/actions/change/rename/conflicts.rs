@@ -75,8 +75,6 @@ impl Planner<'_> {
                 let file = self.positions(&path, write_date);
                 file.is_ok_and(|file| !file.tokens(uses.sought(), &|package| uses.means(package)).is_empty())
             })
-            || self
-                .definitions(&uses.sought().name, &uses.sought().package)
-                .is_ok_and(|found| !found.definitions.is_empty())
+            || self.definitions(uses.sought()).is_ok_and(|found| !found.definitions.is_empty())
     }
 }

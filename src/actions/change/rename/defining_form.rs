@@ -14,12 +14,12 @@ use crate::answer::Location;
 use crate::answer::designator::FunctionName;
 use crate::answer::name::readable;
 use crate::handle::Error;
-use crate::source::positions::{PackageAndName, StructureDefinition, SymbolToken};
+use crate::source::positions::{StructureDefinition, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
 use crate::source::tap::sidecar::Name;
 use crate::workspace::{FileVersion, TextFilter};
 use steelbank_reader::Range;
-use steelbank_xref::Symbol;
+use steelbank_xref::{Symbol, SymbolName};
 
 /// Edits of a defining form, in addition to the edits of the name's tokens.
 #[derive(Default)]
@@ -70,12 +70,12 @@ impl<'a> Planner<'a> {
         let Some(operator) = file.user_macro_operator(form) else { return Ok(None) };
         let structures = structures.and_like(project, self.view, &operator);
         let Some(origin) = structures.origin(path, form, &made) else { return Ok(None) };
-        let operator = operator.1.to_lowercase();
+        let operator = operator.name.to_lowercase();
         let message = match &origin {
             AccessorOrigin::Slot { slot, prefix, .. } => format!(
                 "{operator} generates the name from {} and {}, as DEFSTRUCT does, but may also use the slot's name in other ways.",
                 prefix.to_lowercase(),
-                slot.1.to_lowercase()
+                slot.name.to_lowercase()
             ),
             AccessorOrigin::Standard { which, .. } => {
                 let option = OPTIONS[*which];
@@ -97,14 +97,9 @@ impl<'a> Planner<'a> {
     /// Finds the edit of `(defcfun "get_it" …)` to `(defcfun ("get_it" new-name) …)`. For macros
     /// other than CFFI's own, adds a caution. Returns `None` if no form of the macro has such a
     /// list.
-    fn foreign(
-        &mut self,
-        path: &Path,
-        operator: &PackageAndName,
-        string: Range,
-    ) -> Option<DefiningFormEdits> {
+    fn foreign(&mut self, path: &Path, operator: &SymbolName, string: Range) -> Option<DefiningFormEdits> {
         let project = self.context.project;
-        let (package, name) = operator;
+        let SymbolName { package, name } = operator;
         if package != "CFFI" || !matches!(name.as_str(), "DEFCFUN" | "DEFCVAR") {
             let known = project.naming(name).into_iter().any(|FileVersion { path, write_date }| {
                 self.positions(&path, write_date).is_ok_and(|file| file.has_foreign_pair(operator))
@@ -140,7 +135,7 @@ impl<'a> Planner<'a> {
                 match new {
                     Some(new) => self.slot(structures, structure, slot, &new)?,
                     None => {
-                        let (prefix, slot) = (readable(&prefix), readable(&slot.1));
+                        let (prefix, slot) = (readable(&prefix), readable(&slot.name));
                         let message = format!(
                             "{} is generated from {prefix} and the slot {slot}, so its new name must begin with {prefix}.",
                             self.plan.symbol
@@ -161,17 +156,16 @@ impl<'a> Planner<'a> {
         &mut self,
         structures: &Structures,
         structure: &StructureDefinition,
-        slot: &PackageAndName,
+        slot: &SymbolName,
         new: &str,
     ) -> Result<Option<DefiningFormEdits>, Error> {
         let (index, project) = (&self.context.index, self.context.project);
         let family = structures.family(structure, slot);
-        let found = index.symbol_named(&slot.0, &slot.1);
         // All structures with a slot of this name share the slot's symbol.
-        let Some((symbol, _)) = found.filter(|(symbol, _)| *symbol != self.symbol) else { return Ok(None) };
+        let Some(symbol) = index.named(slot).filter(|symbol| *symbol != self.symbol) else { return Ok(None) };
         let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
         let mut parts =
-            DefiningFormEdits { slot: (slot.1.clone(), new.to_owned()), ..DefiningFormEdits::default() };
+            DefiningFormEdits { slot: (slot.name.clone(), new.to_owned()), ..DefiningFormEdits::default() };
         // Places that access a slot by name, as SLOT-VALUE does, and whether other classes have a
         // slot of this name.
         let (mut asked, mut others) = (Vec::new(), false);
@@ -223,7 +217,7 @@ impl<'a> Planner<'a> {
                 let message = format!(
                     "{} is generated from the slot {}, which code accesses by name at {}. Rename the slot there too.",
                     self.plan.symbol,
-                    readable(&slot.1),
+                    readable(&slot.name),
                     places.join(", ")
                 );
                 self.conflict(ConflictKind::Made, message);
@@ -231,17 +225,16 @@ impl<'a> Planner<'a> {
             }
             let message = format!(
                 "The slot {} is renamed too. Other objects have a slot of the same name; these places may mean either slot.",
-                readable(&slot.1)
+                readable(&slot.name)
             );
             self.caution(CautionKind::Slot, message, places);
             self.plan.doubtful.extend(asked);
         }
         for (path, structure) in &family {
             let Some(prefix) = prefix(structure) else { return Ok(None) };
-            let (old, new) = (format!("{prefix}{}", slot.1), format!("{prefix}{new}"));
+            let (old, new) = (format!("{prefix}{}", slot.name), format!("{prefix}{new}"));
             for symbol in self.names.named(index, &old) {
-                let home = SymbolUses::new(index, symbol, FunctionName::Plain).sought().package.clone();
-                let image = self.definitions(&old, &home)?;
+                let image = self.definitions(&index.full_name(symbol))?;
                 let here = |(file, form): (PathBuf, u32)| file == *path && form == structure.form;
                 let known = parts.renamed_too.iter().any(|(known, _)| *known == symbol);
                 if symbol != self.symbol
@@ -289,8 +282,7 @@ impl<'a> Planner<'a> {
             {
                 continue;
             }
-            let home = SymbolUses::new(index, symbol, FunctionName::Plain).sought().package.clone();
-            let image = self.definitions(&name, &home)?;
+            let image = self.definitions(&index.full_name(symbol))?;
             let made = crate::actions::change::rename::derived::sources(&image.definitions)
                 .any(|(path, form)| forms.contains(&(path.as_path(), form)));
             if made {
@@ -305,18 +297,16 @@ impl<'a> Planner<'a> {
     fn keywords(
         &mut self,
         structure: &StructureDefinition,
-        slot: &PackageAndName,
+        slot: &SymbolName,
         new: &str,
         parts: &mut DefiningFormEdits,
     ) {
         let (index, project) = (&self.context.index, self.context.project);
         let mut constructors: Vec<Symbol> = Vec::new();
         if structure.derives_name[0] {
-            constructors.extend(self.names.named(index, &format!("MAKE-{}", structure.name.1)));
+            constructors.extend(self.names.named(index, &format!("MAKE-{}", structure.name.name)));
         }
-        for (package, name) in &structure.constructors {
-            constructors.extend(index.symbol_named(package, name).map(|found| found.0));
-        }
+        constructors.extend(structure.constructors.iter().filter_map(|name| index.named(name)));
         let mut unclear = false;
         for symbol in constructors {
             let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
@@ -331,16 +321,16 @@ impl<'a> Planner<'a> {
                 let Some(date) = project.loaded_date(&path) else { continue };
                 let Ok(file) = self.positions(&path, date) else { continue };
                 let means = |package: &str| uses.means(package);
-                for range in file.keyword_arguments(uses.sought(), &means, &slot.1) {
+                for range in file.keyword_arguments(uses.sought(), &means, &slot.name) {
                     parts.edits.push((path.clone(), range, FormEdit::Keyword(new.to_owned())));
                 }
             }
         }
         // Whether code contains the keyword at all, in a call or after `#S`.
-        let written = || !self.keyword_in(&slot.1, |_| true).is_empty();
+        let written = || !self.keyword_in(&slot.name, |_| true).is_empty();
         let literal = || {
             project
-                .texts_naming_at(self.view, &structure.name.1, TextFilter::All, true)
+                .texts_naming_at(self.view, &structure.name.name, TextFilter::All, true)
                 .files
                 .iter()
                 .any(|file| file.text.contains("#S(") || file.text.contains("#s("))
@@ -348,7 +338,7 @@ impl<'a> Planner<'a> {
         if (unclear || literal()) && written() {
             let message = format!(
                 "Code contains the constructor's keyword :{}, and not every call of the constructor can be found.",
-                slot.1.to_lowercase()
+                slot.name.to_lowercase()
             );
             self.caution(CautionKind::Initarg, message, Vec::new());
         }

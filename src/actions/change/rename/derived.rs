@@ -119,7 +119,7 @@ impl<'a> Planner<'a> {
         let structures = Structures::of(self.context.project, self.view);
         // For each old name, the forms that generate it, each with the name that it will generate.
         let mut changed: BTreeMap<String, HashMap<FormInFile, String>> = BTreeMap::new();
-        for made in structures.generated_names(&(sought.package.clone(), sought.name.clone()), &self.new) {
+        for made in structures.generated_names(&sought, &self.new) {
             let form = (made.path, made.form);
             if made.old == made.new {
                 unchanged.insert((form, made.old));
@@ -138,17 +138,15 @@ impl<'a> Planner<'a> {
                 if symbol == self.symbol {
                     continue;
                 }
-                let home = SymbolUses::new(&self.context.index, symbol, FunctionName::Plain)
-                    .sought()
-                    .package
-                    .clone();
-                let image = self.definitions(&old, &home)?;
+                let found = self.context.index.full_name(symbol);
+                let image = self.definitions(&found)?;
                 // A file that was compiled but not loaded defines nothing in the image. In that
                 // case, accept a symbol without definitions if all forms give it the same new name.
                 let compiled = || {
                     let mut all = forms.values();
-                    let new =
-                        all.next().filter(|_| image.definitions.is_empty() && home == sought.package)?;
+                    let new = all
+                        .next()
+                        .filter(|_| image.definitions.is_empty() && found.package == sought.package)?;
                     all.all(|other| other == new).then_some(new)
                 };
                 let found = sources(&image.definitions).find_map(|form| forms.get(&form));
@@ -249,7 +247,7 @@ impl<'a> Planner<'a> {
             if tapped.iter().flat_map(|file| &file.tokens).any(defined) {
                 continue;
             }
-            let image = self.definitions(&name, &uses.sought().package)?;
+            let image = self.definitions(uses.sought())?;
             let Some(form) = sources(&image.definitions).find(|form| forms.contains(form)) else { continue };
             let stands = tapped.iter().filter(|file| file.path == form.0).any(|file| {
                 file.tokens.iter().any(|token| token.form == form.1 && self.may_define(&file.path, token))

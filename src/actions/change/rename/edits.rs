@@ -11,6 +11,7 @@ use steelbank_reader::{Dialect, Features, LispText, Range, normalized, upcase};
 use super::defining_form;
 use super::plan::{Doubt, FileEdits, RenameEdit};
 use crate::answer::Location;
+use crate::answer::name::barred;
 use crate::source::positions::{Notation, PositionedFile, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
 use crate::workspace::{Project, TextContext, TextToken, UnloadedText, version};
@@ -358,7 +359,7 @@ fn spelled(name: &str, old: &[u8]) -> String {
         && !name.contains(|char: char| char.is_whitespace() || "|\\\"'(),;`:#".contains(char))
         && name.chars().any(char::is_alphabetic);
     if !plain {
-        return format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|"));
+        return barred(name);
     }
     let upper = old.iter().any(u8::is_ascii_uppercase) && !old.iter().any(u8::is_ascii_lowercase);
     if upper { name.to_owned() } else { name.to_lowercase() }

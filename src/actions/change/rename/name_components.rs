@@ -3,12 +3,11 @@
 
 use crate::actions::uses::via::{ExpansionOrigin, Origins};
 use crate::answer::package_owner::PackageOwner;
-use crate::source::positions::{Expander, SearchTarget};
 use crate::source::tap::sidecar::Name;
 use crate::workspace::{Project, TreeView};
 use steelbank_reader::operators::class_definers;
 use steelbank_reader::{FormId, FormKind, LispText};
-use steelbank_xref::{Index, Symbol};
+use steelbank_xref::{Index, Symbol, SymbolName};
 
 /// An index of symbol names, for finding names that contain another name.
 #[derive(Debug, Default)]
@@ -112,12 +111,11 @@ const ENSURE_CLASS: &str = "ENSURE-CLASS";
 /// Returns whether a macro's definition, directly or through other operators, defines a class.
 /// Returns false for standard operators: their slots are known.
 pub(super) fn defines_class(project: &Project, view: &TreeView, operator: &Name) -> bool {
-    let Name::Symbol { package, name } = operator else { return false };
-    let expander = Expander { package: package.clone(), name: name.clone(), symbol_macro: false };
-    !PackageOwner::of(package).is_locked()
+    let Name::Symbol(operator) = operator else { return false };
+    !PackageOwner::of(&operator.package).is_locked()
         && class_definers().chain([ENSURE_CLASS]).any(|maker| {
-            let maker = SearchTarget { package: "COMMON-LISP".to_owned(), name: maker.to_owned() };
-            let origin = Origins::new(project, view).of(&maker, &|_| false, &expander, Vec::new());
+            let maker = SymbolName::new("COMMON-LISP", maker);
+            let origin = Origins::new(project, view).of(&maker, &|_| false, operator, Vec::new());
             matches!(origin, Some(ExpansionOrigin::InTemplate(_)))
         })
 }

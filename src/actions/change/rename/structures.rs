@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::source::positions::{PackageAndName, Prefix, StructureDefinition};
+use crate::source::positions::{Prefix, StructureDefinition};
 use crate::workspace::{FileVersion, Project, TreeView};
 use steelbank_reader::Range;
+use steelbank_xref::SymbolName;
 
 /// The structures that the project's loaded files define.
 pub(super) struct Structures {
@@ -27,7 +28,7 @@ pub(super) enum AccessorOrigin<'a> {
     /// MAKE-, COPY- or -P with the structure's name; `which` is 0, 1 or 2.
     Standard { structure: &'a StructureDefinition, which: usize },
     /// A slot's name after a prefix.
-    Slot { structure: &'a StructureDefinition, slot: &'a PackageAndName, prefix: String },
+    Slot { structure: &'a StructureDefinition, slot: &'a SymbolName, prefix: String },
 }
 
 /// The maximum depth of `:include`.
@@ -53,9 +54,9 @@ impl Structures {
         mut self,
         project: &Project,
         view: &TreeView,
-        operator: &PackageAndName,
+        operator: &SymbolName,
     ) -> Structures {
-        for FileVersion { path, write_date } in project.naming(&operator.1) {
+        for FileVersion { path, write_date } in project.naming(&operator.name) {
             if let Ok(file) = project.positions_at(view, &path, write_date)
                 && view.contains(&path)
                 && file.is_fresh()
@@ -74,14 +75,14 @@ impl Structures {
 
     /// Lists all names that structures generate, with their new names after `symbol` is renamed to
     /// `new`.
-    pub(super) fn generated_names(&self, symbol: &PackageAndName, new: &str) -> Vec<GeneratedName> {
-        let named = |named: &PackageAndName| if named == symbol { new.to_owned() } else { named.1.clone() };
+    pub(super) fn generated_names(&self, symbol: &SymbolName, new: &str) -> Vec<GeneratedName> {
+        let named = |named: &SymbolName| if named == symbol { new.to_owned() } else { named.name.clone() };
         let mut made = Vec::new();
         for (path, structure) in &self.all {
             let mut add = |old: String, new: String| {
                 made.push(GeneratedName { path: path.clone(), form: structure.form, old, new });
             };
-            let (old_name, new_name) = (structure.name.1.clone(), named(&structure.name));
+            let (old_name, new_name) = (structure.name.name.clone(), named(&structure.name));
             if structure.derives_name[0] {
                 add(format!("MAKE-{old_name}"), format!("MAKE-{new_name}"));
             }
@@ -98,7 +99,7 @@ impl Structures {
                 Prefix::Text(_) | Prefix::Unknown => old_prefix.clone(),
             };
             for slot in self.slots(structure, 0) {
-                add(format!("{old_prefix}{}", slot.1), format!("{new_prefix}{}", named(slot)));
+                add(format!("{old_prefix}{}", slot.name), format!("{new_prefix}{}", named(slot)));
             }
         }
         made
@@ -109,7 +110,7 @@ impl Structures {
     pub(super) fn origin(&self, path: &Path, form: u32, made: &str) -> Option<AccessorOrigin<'_>> {
         let of_form = self.all.iter().filter(|(other, found)| other == path && found.form == form);
         of_form.into_iter().find_map(|(_, structure)| {
-            let name = &structure.name.1;
+            let name = &structure.name.name;
             let standard = [format!("MAKE-{name}"), format!("COPY-{name}"), format!("{name}-P")];
             if let Some(which) =
                 (0..3).find(|&which| structure.derives_name[which] && standard[which] == made)
@@ -118,7 +119,7 @@ impl Structures {
             }
             let prefix = prefix(structure)?;
             let slot = made.strip_prefix(&prefix)?;
-            let slot = self.slots(structure, 0).into_iter().find(|(_, name)| name == slot)?;
+            let slot = self.slots(structure, 0).into_iter().find(|found| found.name == slot)?;
             Some(AccessorOrigin::Slot { structure, slot, prefix })
         })
     }
@@ -128,9 +129,9 @@ impl Structures {
     pub(super) fn family(
         &self,
         of: &StructureDefinition,
-        slot: &PackageAndName,
+        slot: &SymbolName,
     ) -> Vec<&(PathBuf, StructureDefinition)> {
-        let named = |name: &PackageAndName| self.all.iter().find(|(_, other)| other.name == *name);
+        let named = |name: &SymbolName| self.all.iter().find(|(_, other)| other.name == *name);
         let mut root = of;
         for _ in 0..DEEPEST {
             let included = root.included.as_ref().and_then(named);
@@ -160,8 +161,8 @@ impl Structures {
     }
 
     /// Lists the slots of a structure, including those of included structures.
-    fn slots<'a>(&'a self, structure: &'a StructureDefinition, depth: usize) -> Vec<&'a PackageAndName> {
-        let mut slots: Vec<&PackageAndName> = structure.slots.iter().collect();
+    fn slots<'a>(&'a self, structure: &'a StructureDefinition, depth: usize) -> Vec<&'a SymbolName> {
+        let mut slots: Vec<&SymbolName> = structure.slots.iter().collect();
         let included = structure
             .included
             .as_ref()
@@ -178,8 +179,8 @@ impl Structures {
 /// Returns the prefix of a structure's accessors, if it is known.
 pub(super) fn prefix(structure: &StructureDefinition) -> Option<String> {
     match &structure.prefix {
-        Prefix::OfName => Some(format!("{}-", structure.name.1)),
-        Prefix::Symbol(prefix) => Some(prefix.1.clone()),
+        Prefix::OfName => Some(format!("{}-", structure.name.name)),
+        Prefix::Symbol(prefix) => Some(prefix.name.clone()),
         Prefix::Text(prefix) => Some(prefix.clone()),
         Prefix::Unknown => None,
     }

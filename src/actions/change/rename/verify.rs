@@ -19,7 +19,7 @@ use crate::actions::run::run_tests::TestResult;
 use crate::answer::Location;
 use crate::answer::name::{self, readable};
 use crate::handle::loaded::Severity;
-use steelbank_xref::{FunctionKind, Index, Kind};
+use steelbank_xref::{FunctionKind, Index, Kind, SymbolName};
 
 /// A request to load the project in a scratch image, and to report the results.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,8 +61,7 @@ pub(crate) struct PlacesRequest {
 pub(crate) struct RemovedSymbol {
     /// The symbol as in answers.
     pub(crate) printed: String,
-    pub(crate) name: String,
-    pub(crate) package: String,
+    pub(crate) symbol: SymbolName,
     /// The packages that exported the symbol. Text may still refer to the symbol through them.
     pub(crate) exported_by: Vec<String>,
 }

@@ -12,6 +12,7 @@ use crate::actions::uses::graph::{Target, UserFinder};
 use crate::answer::Location;
 use crate::answer::lookup::find_package;
 use crate::handle::context::QueryContext;
+use steelbank_xref::SymbolName;
 
 /// For frameworks that store no function for a test, or a function without a source position: the
 /// framework's name, its package, and its operators that define tests.
@@ -39,7 +40,7 @@ pub(super) struct TestPlaces {
     files: BTreeSet<PathBuf>,
     packages: BTreeSet<String>,
     /// Forms with TEST in their operator's name, by package and by the name in the second element.
-    forms: BTreeMap<(String, String), TestForm>,
+    forms: BTreeMap<SymbolName, TestForm>,
     /// Top-level forms that use an operator of [`DEFINERS`], directly or through macros: the
     /// framework, the form, and the names in it.
     generated: Vec<(&'static str, TestForm, BTreeSet<String>)>,
@@ -91,8 +92,8 @@ impl TestPlaces {
     fn written_form(&self, test: &FrameworkTest) -> Option<&TestForm> {
         let name = test.name.to_uppercase();
         match &test.package {
-            Some(package) => self.forms.get(&(package.clone(), name)),
-            None => self.forms.iter().find(|((_, other), _)| *other == name).map(|(_, place)| place),
+            Some(package) => self.forms.get(&SymbolName::new(&**package, name)),
+            None => self.forms.iter().find(|(other, _)| other.name == name).map(|(_, place)| place),
         }
     }
 
@@ -157,7 +158,7 @@ impl TestPlaces {
                 continue;
             };
             if let Some(name) = top.form.and_then(|top| test_name(&text, &bytes, top)) {
-                self.forms.entry((package.clone(), name)).or_insert(form);
+                self.forms.entry(SymbolName::new(&*package, name)).or_insert(form);
             }
             self.packages.insert(package);
         }
@@ -190,7 +191,7 @@ fn definers_used(
     for (framework, package, operators) in DEFINERS {
         // Start with the framework's operators, and add macros with definitions that use them.
         let mut waiting: Vec<Target> =
-            operators.iter().map(|operator| Target::any(package, *operator)).collect();
+            operators.iter().map(|operator| Target::any(SymbolName::new(package, *operator))).collect();
         let mut seen = BTreeSet::new();
         while let Some(target) = waiting.pop() {
             if !seen.insert(target.clone()) {

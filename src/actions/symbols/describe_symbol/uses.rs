@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use steelbank_text::DefinitionKind;
-use steelbank_xref::Symbol;
+use steelbank_xref::{Symbol, SymbolName};
 
 use crate::actions::uses::code_find_references::UseType;
 use crate::actions::uses::graph::{Target, UserFinder};
@@ -13,7 +13,6 @@ use crate::answer::designator::FunctionName;
 use crate::answer::location::as_text;
 use crate::answer::{Location, OtherText};
 use crate::handle::context::QueryContext;
-use crate::source::positions::SearchTarget;
 
 /// A variable's default and uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -52,7 +51,7 @@ impl VariableUses {
     pub(super) fn of(context: &QueryContext<'_>, symbol: Symbol) -> Self {
         let (index, project) = (&context.index, context.project);
         let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
-        let SearchTarget { package, name } = uses.sought();
+        let SymbolName { package, name } = uses.sought();
         let users = UserFinder::new(context);
         let mut found = Self::default();
         for path in project.naming(name).into_iter().map(|version| project.shown(&version.path)) {
@@ -70,7 +69,7 @@ impl VariableUses {
                 }),
             );
         }
-        for used in users.of(&Target::any(package.as_str(), name.as_str())) {
+        for used in users.of(&Target::any(uses.sought().clone())) {
             let list = match used.line.use_type {
                 UseType::Reference => &mut found.read,
                 UseType::Bind => &mut found.bound,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::actions::missing::{LookupReply, of_error};
 use crate::actions::uses::unloaded::UnloadedMatches;
 use crate::actions::uses::who::{Elsewhere, Position, SetfUse, TopLevelUse, User, Users, WhoRequest, text};
-use crate::answer::designator::elements;
+use crate::answer::designator::PrintedName;
 use crate::answer::lookup::NamedSymbol;
 use crate::answer::{Caution, LispName, counted};
 use crate::engine::Control;
@@ -124,8 +124,7 @@ impl Sequence for ListedUsers {
 /// Whether the class is among the specializers of the method: `(METHOD P::F (P::ITEM (EQL P::X)))`
 /// specializes on P::ITEM. Returns `true` if the specializers cannot be parsed.
 fn is_specialized_on(method: &str, class: &str) -> bool {
-    let specializers = elements(method).and_then(|parts| elements(parts.last()?));
-    specializers.is_none_or(|specializers| specializers.contains(&class))
+    PrintedName::parse(method).specializers().is_none_or(|specializers| specializers.contains(&class))
 }
 
 impl ShownUser {

@@ -8,7 +8,7 @@ use super::Position;
 use super::text::is_contract_text;
 use crate::actions::uses::code_find_references::SingleUse;
 use crate::actions::uses::symbol_uses::SymbolUses;
-use crate::answer::designator::elements;
+use crate::answer::designator::PrintedName;
 use crate::answer::name::{canonical, written};
 use crate::answer::{LispName, Location};
 use crate::source::positions::Evidence;
@@ -184,7 +184,7 @@ impl Users {
             }
             _ => None,
         };
-        (symbol.unwrap_or_else(|| principal(&name).to_owned()), name)
+        (symbol.unwrap_or_else(|| PrintedName::parse(&name).symbol().to_owned()), name)
     }
 
     fn name<'a>(&'a self, entry: &'a Entry) -> Cow<'a, str> {
@@ -252,12 +252,6 @@ impl Users {
         self.entries.truncate(range.end);
         self.entries.drain(..range.start);
     }
-}
-
-/// Returns the symbol in a printed name: P::F for `(METHOD P::F (P::C))` and `(METHOD (SETF P::F)
-/// (P::C))`.
-fn principal(name: &str) -> &str {
-    elements(name).and_then(|parts| parts.get(1).copied()).map_or(name, principal)
 }
 
 impl<'a> IntoIterator for &'a Users {

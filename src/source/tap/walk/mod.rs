@@ -223,7 +223,7 @@ impl<'a> FormWalk<'a> {
 
     fn keyword(&self, event: usize) -> Option<&'a str> {
         match self.name(event) {
-            Some(Name::Symbol { package, name }) if package == "KEYWORD" => Some(name),
+            Some(Name::Symbol(symbol)) if symbol.package == "KEYWORD" => Some(&symbol.name),
             _ => None,
         }
     }
@@ -456,7 +456,7 @@ impl<'a> FormWalk<'a> {
         }
         let Some(found) = self.sidecar.names.get(name as usize) else { return };
         let known = match found {
-            Name::Symbol { package, name } => operator(package, name),
+            Name::Symbol(symbol) => operator(&symbol.package, &symbol.name),
             _ => None,
         };
         let mode = mode.plain();
@@ -574,7 +574,7 @@ impl<'a> FormWalk<'a> {
             None => None,
         };
         let named = named.filter(|&named| {
-            let own = |name: &Name| !matches!(name, Name::Symbol { package, .. } if package == "KEYWORD" || package == "COMMON-LISP");
+            let own = |name: &Name| !matches!(name, Name::Symbol(symbol) if ["KEYWORD", "COMMON-LISP"].contains(&symbol.package.as_str()));
             self.name(named).is_some_and(own)
         });
         if let Some(named) = named {

@@ -23,6 +23,7 @@ use crate::actions::run::trial::FrameReport;
 use crate::actions::symbols::find_definition::FindDefinitionRequest;
 use crate::actions::uses::code_find_references;
 use crate::answer::designator::Designator;
+use crate::answer::name::barred;
 use crate::engine::control::Control;
 use crate::engine::{Lane, deadline_after};
 use crate::handle::Error;
@@ -34,7 +35,7 @@ use crate::source::tap::sidecar::fnv_1a;
 use crate::workspace::replacement::Replacement;
 use crate::workspace::write;
 use crate::workspace::{ProjectFiles, TextState};
-use steelbank_xref::{Access, Index, Package};
+use steelbank_xref::{Access, Index, Package, SymbolName};
 
 /// The time limit of one test.
 const EACH_TEST: Duration = Duration::from_secs(60);
@@ -327,8 +328,10 @@ impl Steelbank {
     /// Makes Lisp record later lookups of the old name.
     fn note_look_ups(&self, places: &PlacesRequest, control: &Control) -> Result<(), Error> {
         let new = places.new_symbol();
-        let Some(old) = places.removed.first().filter(|_| !new.package.is_empty()) else { return Ok(()) };
-        let arguments = vec![old.name.clone(), new.package, new.name];
+        let Some(old) = places.removed.first().filter(|_| !new.symbol.package.is_empty()) else {
+            return Ok(());
+        };
+        let arguments = vec![old.symbol.name.clone(), new.symbol.package, new.symbol.name];
         self.context().ask_on::<serde::de::IgnoredAny>(Lane::Work, "note-look-ups", arguments, control)?;
         Ok(())
     }
@@ -406,7 +409,7 @@ impl Steelbank {
         let left = self.places_left(request, &planned).and_then(|left| {
             let mut left = described(left, &request.old);
             for along in request.removed.iter().skip(1) {
-                let found = left_of(planned(&along.printed, &barred(&along.name)))?;
+                let found = left_of(planned(&along.printed, &barred(&along.symbol.name)))?;
                 left.extend(described(found, &along.printed));
             }
             Ok(left)
@@ -520,26 +523,18 @@ fn call(error: Error) -> ScratchError {
     ScratchError::Call(error.to_string())
 }
 
-/// Writes `name` between bars, so that any name can be read.
-fn barred(name: &str) -> String {
-    format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|"))
-}
-
 impl RemovedSymbol {
     /// Looks up the symbol `printed`, in the form of answers, in `index`.
     fn new(printed: &str, index: &Index) -> Self {
-        // Ignore an error: the printer writes readable names.
-        let read = Designator::parse(printed).ok();
-        let (package, name) = read.map(|read| (read.package, read.name)).unwrap_or_default();
-        let package = package.unwrap_or_default();
-        let symbol = index.symbol_named(&package, &name).map(|(symbol, _)| symbol);
+        let name = parsed(printed);
+        let symbol = index.named(&name);
         let exports = |package: &Package| {
-            let found = index.find_symbol(&name, *package);
+            let found = index.find_symbol(&name.name, *package);
             found.is_some_and(|(found, access)| Some(found) == symbol && access == Access::External)
         };
         let exporters =
             index.packages().filter(exports).map(|package| index.package_name(package).into_owned());
-        Self { printed: printed.to_owned(), exported_by: exporters.collect(), name, package }
+        Self { printed: printed.to_owned(), exported_by: exporters.collect(), symbol: name }
     }
 
     /// Returns a form that interns and exports the symbol. A query needs an existing symbol, but
@@ -550,8 +545,8 @@ impl RemovedSymbol {
         format!(
             "(sb-ext:without-package-locks (let ((symbol (intern {} {}))) (dolist (package '({})) \
              (import symbol package) (export symbol package))))",
-            string(&self.name),
-            string(&self.package),
+            string(&self.symbol.name),
+            string(&self.symbol.package),
             exporters.join(" ")
         )
     }
@@ -560,11 +555,14 @@ impl RemovedSymbol {
 impl PlacesRequest {
     /// Returns the new symbol, to be interned but not exported.
     fn new_symbol(&self) -> RemovedSymbol {
-        let read = Designator::parse(&self.new).ok();
-        let (package, name) = read.map(|read| (read.package, read.name)).unwrap_or_default();
-        let package = package.unwrap_or_default();
-        RemovedSymbol { printed: self.new.clone(), name, package, exported_by: Vec::new() }
+        RemovedSymbol { printed: self.new.clone(), symbol: parsed(&self.new), exported_by: Vec::new() }
     }
+}
+
+/// Parses a printed symbol. Ignores an error: the printer writes readable names.
+fn parsed(printed: &str) -> SymbolName {
+    let read = Designator::parse(printed).ok();
+    read.map(|read| SymbolName::new(read.package.unwrap_or_default(), read.name)).unwrap_or_default()
 }
 
 fn places_request(request: &RenameRequest, plan: &RenamePlan, index: &Index) -> PlacesRequest {
@@ -573,12 +571,11 @@ fn places_request(request: &RenameRequest, plan: &RenamePlan, index: &Index) -> 
         .chain(along)
         .map(|name| RemovedSymbol::new(name.as_str(), index))
         .collect();
-    let (package, name) =
-        removed.first().map(|old| (old.package.as_str(), old.name.as_str())).unwrap_or_default();
+    let old = removed.first().map(|old| old.symbol.clone()).unwrap_or_default();
     PlacesRequest {
         old: plan.symbol.to_string(),
-        new: format!("{}::{}", barred(package), barred(&plan.new_name)),
-        old_name: barred(name),
+        new: format!("{}::{}", barred(&old.package), barred(&plan.new_name)),
+        old_name: barred(&old.name),
         scope: plan.scope,
         comments: request.comments,
         strings: request.strings,
