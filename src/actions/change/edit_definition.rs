@@ -109,7 +109,7 @@ impl From<FileError> for EditError {
     }
 }
 
-/// Performs `request` on a file of `project`.
+/// Performs `request` on a file of the project.
 ///
 /// # Errors
 /// Fails, leaving the file unchanged, for example in these cases: the file does not exist; no

@@ -104,7 +104,8 @@ impl Target {
     }
 
     /// Creates the target for a name that a request gives. A symbol stands for everything that it
-    /// names, (SETF NAME) only for itself.
+    /// names, `(SETF NAME)` only for itself, and `(CAS NAME)` or `(COMPILER-MACRO NAME)` for the
+    /// function.
     pub(crate) fn requested(symbol: SymbolName, written: FunctionName) -> Self {
         let role = match written {
             FunctionName::Plain => FunctionRole::Any,
@@ -442,8 +443,7 @@ impl<'a> UserFinder<'a> {
         }
     }
 
-    /// Finds the functions of user packages that the templates of a macro or setf definition call,
-    /// by home package and name.
+    /// Finds the functions of user packages that the templates of a macro or setf definition call.
     pub(crate) fn called_by_templates(&self, target: &Target) -> BTreeSet<SymbolName> {
         let SymbolName { package, name } = &target.symbol;
         let project = self.context.project;

@@ -290,9 +290,8 @@ fn recorded(index: &Index, path: &Path, date: u64) -> HashMap<SymbolName, Vec<Re
     records
 }
 
-/// Lists the symbols in `file`. `records`: the compiler's records for this file, by home package
-/// and name. `elsewhere`: returns the namespaces that a symbol is defined or used in by other
-/// files.
+/// Lists the symbols in `file`. `records`: the compiler's records for this file, by symbol.
+/// `elsewhere`: returns the namespaces that a symbol is defined or used in by other files.
 pub(crate) fn occurrences_in(
     index: &Index,
     file: &PositionedFile,
