@@ -210,7 +210,8 @@ struct TokensOfFile {
 }
 
 impl<'a> Planner<'a> {
-    /// Returns the positions in a loaded file, as of the plan's view of the tree.
+    /// Returns the positions of the forms and symbols in a loaded file, in the plan's view of the
+    /// tree.
     fn positions(&self, path: &Path, write_date: u64) -> std::io::Result<Arc<PositionedFile>> {
         self.context.project.positions_at(self.view, path, write_date)
     }
@@ -594,8 +595,8 @@ impl<'a> Planner<'a> {
     }
 
     fn doubts(&mut self, text: &TextTokens, editor: &mut Editor<'_>) {
-        // The structural reader may take syntax of a readtable that the file defines for a string
-        // or a bar.
+        // If the file defines a readtable, the structural reader may mistake its syntax for a
+        // string or a bar.
         let unknown = editor.doubts(&text.possible, "the package here is unknown");
         if !unknown.is_empty() {
             let message =

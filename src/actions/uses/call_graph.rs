@@ -98,7 +98,7 @@ pub struct CallGraphAnswer {
     /// The package that the name was looked up in, if the request did not give a package.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
-    /// The direction that calls were followed.
+    /// The direction in which calls were followed.
     #[serde(skip)]
     pub direction: Direction,
     /// The function at which the graph starts.

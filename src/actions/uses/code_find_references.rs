@@ -799,8 +799,8 @@ pub(super) fn classify_occurrence(
         SyntaxRole::Operator | SyntaxRole::Argument => match occurrence.position {
             SyntacticContext::Called if facts.macro_ => sure(UseType::Macro),
             SyntacticContext::Called => sure(UseType::Call),
-            // Local in code that the compiler dropped. Otherwise a constant that the compiler
-            // folded, or a symbol macro.
+            // A local variable in code that the compiler dropped. Otherwise a constant that the
+            // compiler folded, or a symbol macro.
             SyntacticContext::Variable
                 if !facts.variable && (occurrence.bound || occurrence.has_variable) =>
             {

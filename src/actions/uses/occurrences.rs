@@ -53,7 +53,7 @@ impl OccurrencesRequest {
 pub struct OccurrencesAnswer {
     /// The file as answers show it.
     pub path: String,
-    /// The decoded text to which the ranges refer.
+    /// The decoded text. If `fresh`, the ranges refer to this text.
     pub text: String,
     /// Whether the image was loaded from this text. Otherwise the ranges refer to the loaded text,
     /// and only the lines are reliable.
