@@ -677,7 +677,7 @@ struct TextTokens {
     parameters: Vec<edits::TextPlace>,
     /// Strings that code reads at run time.
     strings: Vec<edits::TextPlace>,
-    /// Words in comments and prose, if they were requested.
+    /// Words in comments and strings, if they were requested.
     prose: Vec<edits::TextPlace>,
     unreadable: Vec<PathBuf>,
 }

@@ -15,7 +15,7 @@ use steelbank_reader::upcase;
 use steelbank_text::WordMatch;
 use steelbank_xref::{Index, Kind, NameRole, Symbol, SymbolName, Use};
 
-/// A symbol to find uses of, with the index of one image.
+/// Finds the uses of a symbol in the index of one image.
 pub(crate) struct SymbolUses<'a> {
     index: &'a Index,
     symbol: Symbol,
@@ -82,7 +82,7 @@ pub(crate) struct RecordedUses {
 }
 
 impl<'a> SymbolUses<'a> {
-    /// Selects the uses of `symbol`, or of a function name such as (SETF symbol).
+    /// Creates the search for the uses of `symbol`, or of a function name such as (SETF symbol).
     pub(crate) fn new(index: &'a Index, symbol: Symbol, function_name: FunctionName) -> Self {
         Self { index, symbol, function_name, sought: index.full_name(symbol) }
     }

@@ -39,7 +39,9 @@ impl SpareCopy {
     /// Compiles and loads the file at `path` as if it had `text`.
     ///
     /// # Errors
-    /// Fails if there was no snapshot to start from, the copy died, or `control` ended the wait.
+    ///
+    /// Fails if there was no snapshot to start from, the copy died, the call was cancelled, or its
+    /// deadline passed.
     pub fn check(mut self, path: &Path, text: &str, control: &Control) -> Result<LoadAnswer, Error> {
         let overlay = Overlay { path: path.to_owned(), text: Some(text.to_owned()) };
         Ok(self.0.order(CHECK, &overlay, control)?)

@@ -1,7 +1,7 @@
 //! Edits a form that defines a name without containing it, so that the form defines the new name.
-//! Examples are a structure's option such as `(:copier new)`, another slot name, or a symbol next
-//! to the foreign name in DEFCFUN. The entry point is [`Planner::defining_form_edits`]; the result
-//! is a [`DefiningFormEdits`].
+//! The edit adds a structure's option such as `(:copier new)`, renames a slot, or adds a symbol
+//! next to the foreign name in DEFCFUN. The entry point is [`Planner::defining_form_edits`]; the
+//! result is a [`DefiningFormEdits`].
 
 use std::path::{Path, PathBuf};
 
