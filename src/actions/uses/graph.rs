@@ -346,8 +346,9 @@ impl<'a> UserFinder<'a> {
         uses.filter_map(|used| self.is_construction(&used).map(|makes| (self.user(used), makes))).collect()
     }
 
-    /// `Some(true)`: the class argument of a constructor such as MAKE-INSTANCE. `Some(false)`:
-    /// passed to a function that may construct. `None`: neither.
+    /// Returns `Some(true)` if the use is the class argument of a constructor such as
+    /// MAKE-INSTANCE. Returns `Some(false)` if the class is passed to a function that may create an
+    /// instance, and `None` for other uses.
     fn is_construction(&self, used: &UseLine) -> Option<bool> {
         let file = used.place.range.and_then(|_| self.enclosing.text(&used.place.file))?;
         let (bytes, text) = (&file.0, &file.1);

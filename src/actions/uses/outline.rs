@@ -65,8 +65,8 @@ impl OutlineRequest {
 pub enum OutlineTarget {
     /// A file, or all Lisp files below a folder, relative to the project.
     Path(String),
-    /// A package: the definitions in all loaded files that name its symbols or have it as the
-    /// current package.
+    /// A package: in all loaded files, the definitions of its symbols and the definitions for which
+    /// it is the current package.
     Package(String),
     /// A system: its files.
     System(String),

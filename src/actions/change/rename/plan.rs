@@ -265,8 +265,8 @@ pub struct RenamePolicy {
 }
 
 impl RenamePolicy {
-    /// Returns whether to verify `plan`. A plan with conflicts is not verified, nor a plan for
-    /// which writing was requested but is not permitted.
+    /// Returns whether to verify `plan`. A plan is not verified if it has conflicts, or if writing
+    /// was requested but is not permitted.
     pub fn verifies(&self, plan: &RenamePlan) -> bool {
         self.verify.unwrap_or(self.apply || self.tests) && plan.is_possible() && (self.allowed || !self.apply)
     }
