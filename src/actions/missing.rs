@@ -247,8 +247,8 @@ pub(crate) fn of_error(bank: &Steelbank, error: Error, outcome: CallOutcome) -> 
     missing.answer(outcome)
 }
 
-/// Turns an error in reading a project file into an answer if the file does not exist, or else into
-/// a failure.
+/// Turns the error of an operation on a project file into an answer if the file does not exist, and
+/// otherwise into a failure.
 pub(crate) fn of_file(bank: &Steelbank, error: FileError) -> Result<ToolAnswer, Failure> {
     match error {
         FileError::Missing(path) => NotFoundReply::path(bank, &path).answer(CallOutcome::NotFound),

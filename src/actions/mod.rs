@@ -234,8 +234,8 @@ mod tests {
         assert_eq!(written, declared);
     }
 
-    /// Each tool declares that it checks permissions and that it starts scratch copies of the
-    /// image, if it does. Only the listed files start processes.
+    /// A tool must declare if its code checks permissions or starts scratch copies of the image.
+    /// Only the listed files may start processes.
     #[test]
     fn permissions_and_processes_are_declared() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

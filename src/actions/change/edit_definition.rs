@@ -109,7 +109,7 @@ impl From<FileError> for EditError {
     }
 }
 
-/// Performs `request` on a file of `project`.
+/// Performs `request` on a file of the project.
 ///
 /// # Errors
 /// Fails, leaving the file unchanged, for example in these cases: the file does not exist; no
@@ -186,7 +186,7 @@ fn remaining_uses(
     let is_inside = |place: &Location| {
         place.file == known.path && place.line.is_some_and(|line| (first..=last).contains(&line))
     };
-    // A use without a line is no longer in the text.
+    // Skip uses without a line: they cannot be found in the current text.
     uses.retain(|line| !line.is_declaration && line.place.line.is_some() && !is_inside(&line.place));
     Some(Caution::RemainingUses {
         name: known.name(&context.index).to_string(),

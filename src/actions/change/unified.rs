@@ -84,8 +84,9 @@ fn lines(text: &[u8]) -> Vec<&[u8]> {
     text.split_inclusive(|&byte| byte == b'\n').collect()
 }
 
-/// Computes a shortest difference between `old` and `new`, within [`MOST_PAIRS`]. Removed lines
-/// come before added lines.
+/// Computes a shortest difference between `old` and `new`. Removed lines come before added lines.
+/// If more than [`MOST_PAIRS`] pairs of lines would have to be compared, all lines between the
+/// equal lines at the start and at the end count as changed.
 pub(crate) fn difference(old: &[&[u8]], new: &[&[u8]]) -> Vec<DiffLine> {
     let start = old.iter().zip(new).take_while(|(one, other)| one == other).count();
     let ends = old[start..].iter().rev().zip(new[start..].iter().rev());
@@ -95,8 +96,8 @@ pub(crate) fn difference(old: &[&[u8]], new: &[&[u8]]) -> Vec<DiffLine> {
     let (rows, columns) = (middle_old.len(), middle_new.len());
     let (mut row, mut column) = (0, 0);
     if rows.saturating_mul(columns) <= MOST_PAIRS {
-        // The length of the longest common subsequence of the old lines from a row on and the new
-        // lines from a column on.
+        // For each old line and new line: the length of the longest common subsequence of the lines
+        // from there on.
         let mut common = vec![0_u32; (rows + 1) * (columns + 1)];
         let at = |row: usize, column: usize| row * (columns + 1) + column;
         for row in (0..rows).rev() {

@@ -141,7 +141,7 @@ fn skipped<T>(why: impl Into<String>) -> Result<T, NotesError> {
 }
 
 /// Compiles the top-level form of `source` in Lisp and returns the compiler's notes. The DECLAIM
-/// forms before it in the file take effect. Sets the place of `noted`. Returns
+/// forms before it in the file take effect. Sets the place in `noted`. Returns
 /// `NotesError::Skipped` if the form cannot be found in an unchanged file.
 fn compile(
     context: &QueryContext<'_>,

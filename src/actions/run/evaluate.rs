@@ -45,7 +45,7 @@ pub struct EvaluateAnswer {
     /// Output of the forms to the standard streams.
     #[serde(default)]
     pub output: String,
-    /// Number of characters of output beyond the limit.
+    /// Number of output characters dropped because of the limit.
     #[serde(default)]
     pub output_dropped: u64,
 }
@@ -82,7 +82,7 @@ pub struct Evaluation {
     /// Output to the standard streams.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
-    /// Number of characters of output beyond the limit.
+    /// Number of output characters dropped because of the limit.
     #[serde(default, skip_serializing_if = "crate::answer::is_zero")]
     pub output_dropped: u64,
     /// Warnings of the compiler and of the code.

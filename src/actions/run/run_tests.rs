@@ -79,7 +79,7 @@ pub struct TestRun {
     pub checks: Checks,
     /// The tests; tests that did not pass come first.
     pub tests: Vec<TestResult>,
-    /// Why no test ran, if a system failed to load.
+    /// Why tests were not run, if a system failed to load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_loaded: Option<String>,
     /// Why no test ran, if all systems are loaded.
@@ -340,8 +340,8 @@ impl TestSystems {
         Ok((report.status == SystemStatus::Found).then_some(report))
     }
 
-    /// Lists the systems to perform test-op on: the first system if its test-op does anything, or
-    /// else the systems with its tests that have such a test-op.
+    /// Lists the systems to perform test-op on. If the first system's test-op does anything, it is
+    /// the only one. Otherwise these are the other systems with a test-op that does something.
     pub(crate) fn operations(
         &self,
         context: &QueryContext<'_>,
@@ -387,7 +387,8 @@ pub(crate) fn unknown_test(
 }
 
 impl FrameworkTest {
-    /// Tests whether the test was deleted from its file. The framework's table still has it.
+    /// Tests whether the test was deleted from its file. Such a test is still in the framework's
+    /// table.
     fn is_deleted(&self, places: &TestPlaces) -> bool {
         self.outdated && !places.is_written(self)
     }

@@ -28,7 +28,7 @@ use steelbank_xref::Index;
 pub(crate) const STOP_TIME: Duration = Duration::from_millis(300);
 /// Extra time after the deadline for printing.
 pub(crate) const PRINTING_TIME: Duration = Duration::from_secs(8);
-/// Time limits for printing. The first is for all values of an answer together, and for a
+/// Time limits for printing. The first is for printing several values together, and for a
 /// condition's report. If printing the values together fails, the second is for each attempt to
 /// print one value.
 const PRINTING: [Duration; 2] = [Duration::from_secs(2), Duration::from_millis(500)];
@@ -372,7 +372,8 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// Returns the position of sub-form `number` of the top-level form `form`.
+    /// Returns the position of sub-form `number` of the top-level form `form`, or of the top-level
+    /// form if it has no such sub-form.
     fn place(&self, form: u32, number: u32) -> Option<Location> {
         let start = *self.starts.get(form as usize)?;
         let top = self.text.toplevel().iter().find(|top| top.span.start >= start)?;

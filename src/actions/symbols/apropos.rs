@@ -33,8 +33,8 @@ pub enum Matching {
 /// A search for symbols by name.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct AproposRequest {
-    /// A part of the name, in any case. A prefix, as in `pkg:part`, restricts the search to the
-    /// package `pkg`.
+    /// A part of the name, in any case. Except in a `regex`, a prefix, as in `pkg:part`, restricts
+    /// the search to the package `pkg`.
     pub pattern: String,
     /// How the name matches: `substring`, `words` (all of them, in any order) or `regex`.
     #[serde(default)]

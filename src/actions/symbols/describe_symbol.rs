@@ -524,8 +524,8 @@ impl Description {
         names
     }
 
-    /// Returns the documentation of the facet that the classification names, or else of another
-    /// facet.
+    /// Returns the documentation of the facet that the classification names. If that facet has
+    /// none, returns the documentation of another facet.
     pub fn documentation(&self) -> Option<&str> {
         let function = self.function.as_ref().and_then(|facet| facet.documentation.as_deref());
         let class = self.class.as_ref().and_then(|facet| facet.documentation.as_deref());
@@ -577,8 +577,9 @@ impl Description {
         all
     }
 
-    /// Returns the source of the facet that the classification names, or of any other facet for the
-    /// classification `SYMBOL`. Returns `None` if the source's position is not known.
+    /// Returns a source of the facet that the classification names. For the classification
+    /// `SYMBOL`, returns a source of one of the other facets. Returns `None` if no source has a
+    /// known position.
     pub fn source(&self) -> Option<&SourcePlace> {
         let sources: &[SourcePlace] = match self.classification {
             Classification::Class => self.class.as_ref().map_or(&[], |facet| &facet.sources),

@@ -186,7 +186,7 @@ pub struct TextReference {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Pagination {
-    /// Number of references in all.
+    /// Total number of references.
     pub total: u64,
     /// Number of references on this page.
     pub count: u64,
@@ -216,11 +216,11 @@ pub struct References {
     pub definition: Option<TextDefinition>,
     /// The other definitions, best first; at most 49.
     pub definitions: Vec<TextDefinition>,
-    /// Number of definitions in all.
+    /// Total number of definitions.
     pub total_definitions: u64,
     /// All occurrences of the text, including definitions, sorted by path, line and column.
     pub references: Vec<TextReference>,
-    /// Number of references in all.
+    /// Total number of references.
     pub total_references: u64,
     /// The position of this page in the list of all references.
     pub pagination: Pagination,

@@ -25,7 +25,7 @@ use crate::answer::lookup::{LookupStatus, NamedSymbol, about_symbol};
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext, Question};
 
-/// The direction to follow calls.
+/// The direction in which calls are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -98,7 +98,7 @@ pub struct CallGraphAnswer {
     /// The package that the name was looked up in, if the request did not give a package.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
-    /// The direction that calls were followed.
+    /// The direction in which calls were followed.
     #[serde(skip)]
     pub direction: Direction,
     /// The function at which the graph starts.
@@ -176,7 +176,7 @@ impl CallGraphRequest {
                     false => drop(outside.insert(used.user.name)),
                 }
             }
-            // Adds recorded callers, too: code that a reader macro generates has no line.
+            // Add recorded callers, too: code that a reader macro generates has no line.
             if !node.is_foreign_method(&users) && (at > 0 || passed.is_none()) {
                 callers.extend(users.recorded(&target, everywhere));
             }

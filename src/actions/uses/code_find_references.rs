@@ -89,7 +89,7 @@ impl SingleUse {
     }
 }
 
-/// Lists the uses of a symbol in loaded text, several on a line included.
+/// Lists the uses of a symbol in loaded text. Several uses on a line are separate entries.
 ///
 /// # Errors
 /// The same as for [`code_find_references`].
@@ -146,7 +146,7 @@ fn search<'a>(
         wanted
     });
     let mut left_out = left_out.into_inner();
-    // Adds files that contain the name without having a record of it.
+    // Add files that contain the name but have no record of it.
     let name = &uses.sought().name;
     let naming = if uses.with_text() { project.naming(name) } else { project.naming_at_toplevel(name) };
     for version in naming {
@@ -191,8 +191,9 @@ fn search<'a>(
     search
 }
 
-/// Returns the version of a file under which its uses are listed: the real path if the same version
-/// was loaded under that path, too; otherwise the given one.
+/// Returns the version of a file under which its uses are listed. If the file is a link and the
+/// same version was also loaded under the real path, that is the version with the real path.
+/// Otherwise it is the given version.
 fn listed_version(project: &Project, now: &TreeView, version: FileVersion) -> FileVersion {
     let FileVersion { path, write_date } = version;
     let real = project.is_link_at(now, &path).then(|| path.canonicalize().ok()).flatten();
@@ -504,7 +505,7 @@ impl UseSearch<'_> {
         }
     }
 
-    /// Adds a recorded use at each of its placements.
+    /// Adds a recorded use at each of its placements, or without a line if it has no placement.
     fn placed(
         &mut self,
         shown: &str,
@@ -523,9 +524,9 @@ impl UseSearch<'_> {
                     let sought = self.uses.sought();
                     let parts = file.name_parts_in(form, number, &sought.name);
                     let means = |package: &str| self.uses.means(package);
-                    // No template with the name was found. An operator of a locked package passes
-                    // the name on from its form. Another macro builds the name from parts, unless
-                    // the name occurs in the same form: a local macro's template may contain it.
+                    // If no template with the name was found, an operator of a locked package takes
+                    // the name from its form. Another macro builds the name from parts, unless the
+                    // name occurs in the same form: a local macro's template may contain it.
                     let generated = || {
                         let here = file.occurrences(sought, &means).iter().any(|found| found.form == form);
                         match PackageOwner::of(&expander.package).is_locked() {
@@ -798,8 +799,8 @@ pub(super) fn classify_occurrence(
         SyntaxRole::Operator | SyntaxRole::Argument => match occurrence.position {
             SyntacticContext::Called if facts.macro_ => sure(UseType::Macro),
             SyntacticContext::Called => sure(UseType::Call),
-            // Local in code that the compiler dropped. Otherwise a constant that the compiler
-            // folded, or a symbol macro.
+            // A local variable in code that the compiler dropped. Otherwise a constant that the
+            // compiler folded, or a symbol macro.
             SyntacticContext::Variable
                 if !facts.variable && (occurrence.bound || occurrence.has_variable) =>
             {

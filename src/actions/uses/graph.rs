@@ -104,7 +104,8 @@ impl Target {
     }
 
     /// Creates the target for a name that a request gives. A symbol stands for everything that it
-    /// names, (SETF NAME) only for itself.
+    /// names, `(SETF NAME)` only for itself, and `(CAS NAME)` or `(COMPILER-MACRO NAME)` for the
+    /// function.
     pub(crate) fn requested(symbol: SymbolName, written: FunctionName) -> Self {
         let role = match written {
             FunctionName::Plain => FunctionRole::Any,
@@ -293,7 +294,8 @@ impl<'a> UserFinder<'a> {
         !shows_another().unwrap_or(false)
     }
 
-    /// Whether the generic function is defined only outside the project.
+    /// Whether the target is from outside the project: its package is not the user's, or the text
+    /// defines the generic function only in files outside the project.
     pub(crate) fn is_foreign(&self, target: &Target) -> bool {
         if PackageOwner::of(&target.symbol.package) != PackageOwner::User {
             return true;
@@ -344,8 +346,9 @@ impl<'a> UserFinder<'a> {
         uses.filter_map(|used| self.is_construction(&used).map(|makes| (self.user(used), makes))).collect()
     }
 
-    /// `Some(true)`: the class argument of a constructor such as MAKE-INSTANCE. `Some(false)`:
-    /// passed to a function that may construct. `None`: neither.
+    /// Returns `Some(true)` if the use is the class argument of a constructor such as
+    /// MAKE-INSTANCE. Returns `Some(false)` if the class is passed to a function that may create an
+    /// instance, and `None` for other uses.
     fn is_construction(&self, used: &UseLine) -> Option<bool> {
         let file = used.place.range.and_then(|_| self.enclosing.text(&used.place.file))?;
         let (bytes, text) = (&file.0, &file.1);
@@ -441,8 +444,7 @@ impl<'a> UserFinder<'a> {
         }
     }
 
-    /// Finds the functions of user packages that the templates of a macro or setf definition call,
-    /// by home package and name.
+    /// Finds the functions of user packages that the templates of a macro or setf definition call.
     pub(crate) fn called_by_templates(&self, target: &Target) -> BTreeSet<SymbolName> {
         let SymbolName { package, name } = &target.symbol;
         let project = self.context.project;

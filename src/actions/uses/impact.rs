@@ -92,7 +92,7 @@ pub struct ImpactAnswer {
     /// The number of users outside the project.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub outside: usize,
-    /// Calls with a number of arguments that the lambda list in the current text does not accept.
+    /// Calls with arguments that do not fit the lambda list in the current text.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calls_that_do_not_fit: Vec<BadCall>,
     /// Definitions that changed macros generate: the top-level forms that expand them.
@@ -381,7 +381,7 @@ impl ImpactRequest {
             let below = subclasses(context, symbol, control)?.into_iter();
             answer.subclasses.extend(below.map(|class| LispName::new(&context.index, class)));
             if let Some(symbol) = context.index.named(symbol) {
-                // Adds the methods on the class, or of the generic function.
+                // Add the methods on the class, or those of the generic function.
                 let methods = context.index.who(Kind::Specializes, symbol, |_| true).into_iter();
                 answer.methods.extend(methods.map(|found| LispName::new(&context.index, found.function)));
             }
@@ -452,8 +452,8 @@ impl Subjects {
         Ok(())
     }
 
-    /// Adds a removed definition, unless a changed definition has the same name and kind, because
-    /// the definition has moved to another file. Packages and systems are ignored.
+    /// Adds a removed definition. If a changed definition has the same name and kind, the
+    /// definition has moved to another file and is not added. Packages and systems are ignored.
     fn take_removed(&mut self, index: &Index, known: &DefinitionInFile) {
         if matches!(known.definition.kind, DefinitionKind::Package | DefinitionKind::System) {
             return;
@@ -505,7 +505,7 @@ struct Arity {
 impl Arity {
     /// Reads the lambda list of a DEFUN, DEFGENERIC, DEFMETHOD or DEFMACRO in the text.
     fn of(text: &LispText, bytes: &[u8], form: FormId) -> Option<Self> {
-        // Skips the name and, in methods, the qualifiers.
+        // Skip the name and, in methods, the qualifiers.
         let list = text.elements(form).skip(2).find_map(|datum| list_in(text, datum))?;
         let destructures = text.form(form).and_then(|form| text.head(form));
         Some(Self::of_list(
@@ -548,8 +548,8 @@ impl Arity {
         arity
     }
 
-    /// Returns the problem with the arguments in `list`, after skipping the first `skipped`
-    /// elements.
+    /// Returns the problem with the arguments in `list` after its first `skipped` elements. Returns
+    /// `None` if they fit.
     fn misfit(&self, text: &LispText, list: FormId, skipped: usize) -> Option<String> {
         let given: Vec<Datum> = text.elements(list).skip(skipped).collect();
         self.fits(given.len()).or_else(|| {

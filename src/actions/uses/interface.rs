@@ -50,7 +50,7 @@ pub struct InterfaceAnswer {
     pub used: Vec<CrossingName>,
     /// The number of definitions in the module.
     pub definitions: usize,
-    /// Stale files. Their uses may be incomplete.
+    /// Files that are not loaded or are stale. Their uses may be incomplete.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_loaded: Vec<String>,
 }

@@ -9,8 +9,8 @@ use steelbank_xref::Index;
 use super::outline::files_at;
 use crate::handle::{Error, QueryContext, Question};
 
-/// The state that an answer depends on: the image, and the size and date of the project's Lisp
-/// files.
+/// The state that an answer depends on: the image, the size and date of the Lisp files in the
+/// project and of the loaded files, and whether the text index is available.
 #[derive(Debug, Clone)]
 struct Fingerprint {
     index: Index,

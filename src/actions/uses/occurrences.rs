@@ -53,7 +53,7 @@ impl OccurrencesRequest {
 pub struct OccurrencesAnswer {
     /// The file as answers show it.
     pub path: String,
-    /// The decoded text to which the ranges refer.
+    /// The decoded text. If `fresh`, the ranges refer to this text.
     pub text: String,
     /// Whether the image was loaded from this text. Otherwise the ranges refer to the loaded text,
     /// and only the lines are reliable.
@@ -142,8 +142,8 @@ pub enum OccurrenceKind {
 }
 
 impl FileOccurrence {
-    /// Creates an occurrence with only a position and a symbol, as approximate data that the reader
-    /// evaluates.
+    /// Creates an occurrence of which only the position and the symbol are known. It counts as data
+    /// that the reader evaluates, with approximate evidence.
     pub(crate) fn of_datum(range: Range, name_range: Range, symbol: SymbolName, form: u32) -> Self {
         Self {
             range,
@@ -290,9 +290,8 @@ fn recorded(index: &Index, path: &Path, date: u64) -> HashMap<SymbolName, Vec<Re
     records
 }
 
-/// Lists the symbols in `file`. `records`: the compiler's records for this file, by home package
-/// and name. `elsewhere`: returns the namespaces that a symbol is defined or used in by other
-/// files.
+/// Lists the symbols in `file`. `records`: the compiler's records for this file, by symbol.
+/// `elsewhere`: returns the namespaces that a symbol is defined or used in by other files.
 pub(crate) fn occurrences_in(
     index: &Index,
     file: &PositionedFile,

@@ -65,8 +65,8 @@ impl OutlineRequest {
 pub enum OutlineTarget {
     /// A file, or all Lisp files below a folder, relative to the project.
     Path(String),
-    /// A package: the definitions in all loaded files that name its symbols or have it as the
-    /// current package.
+    /// A package: in all loaded files, the definitions of its symbols and the definitions for which
+    /// it is the current package.
     Package(String),
     /// A system: its files.
     System(String),
@@ -199,12 +199,13 @@ impl DefinitionInFile {
         }
     }
 
-    /// Returns the symbol that it defines. Returns `None` if the symbol has no known home.
+    /// Returns the symbol that it defines, or `None` if the home package is not known.
     pub(crate) fn full_name(&self) -> Option<SymbolName> {
         Some(SymbolName::new(self.home.as_deref()?, &*self.definition.name))
     }
 
-    /// Returns the canonical name, or the literal that stands for a name.
+    /// Returns the canonical name. If the definition has a literal in place of a name, returns the
+    /// literal.
     pub(crate) fn canonical(&self) -> String {
         if let Some(literal) = &self.definition.literal {
             return literal.clone();
@@ -560,7 +561,8 @@ fn reach(
     Ok(Some(reasons))
 }
 
-/// Lists how text that is not Lisp names the definition, and how code may look it up by its name.
+/// Lists, as reasons, the places where text that is not Lisp names the definition, and those where
+/// code may look it up by its name.
 fn named_elsewhere(context: &QueryContext<'_>, known: &DefinitionInFile) -> Vec<String> {
     let (index, project, name) = (&context.index, context.project, &known.definition.name);
     let home = known.home.as_deref().and_then(|home| index.find_package(home, None));

@@ -15,7 +15,7 @@ use steelbank_reader::upcase;
 use steelbank_text::WordMatch;
 use steelbank_xref::{Index, Kind, NameRole, Symbol, SymbolName, Use};
 
-/// A symbol to find uses of, with the index of one image.
+/// Finds the uses of a symbol in the index of one image.
 pub(crate) struct SymbolUses<'a> {
     index: &'a Index,
     symbol: Symbol,
@@ -23,7 +23,7 @@ pub(crate) struct SymbolUses<'a> {
     sought: SymbolName,
 }
 
-/// A use that the compiler recorded, or for top-level code, the sidecar.
+/// A use that the compiler recorded, or a use by top-level code from the sidecar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RecordedUse {
     pub(crate) kind: Kind,
@@ -82,7 +82,7 @@ pub(crate) struct RecordedUses {
 }
 
 impl<'a> SymbolUses<'a> {
-    /// Selects the uses of `symbol`, or of a function name such as (SETF symbol).
+    /// Creates the search for the uses of `symbol`, or of a function name such as (SETF symbol).
     pub(crate) fn new(index: &'a Index, symbol: Symbol, function_name: FunctionName) -> Self {
         Self { index, symbol, function_name, sought: index.full_name(symbol) }
     }
@@ -230,9 +230,9 @@ impl<'a> SymbolUses<'a> {
     }
 }
 
-/// Returns the record to place by its numbers. Returns `None` for methods that specialize on the
-/// class, because CLOS reports them without a form number, and for other records without such
-/// numbers.
+/// Returns the record in the form that is placed by its form numbers. Returns `None` for methods
+/// that specialize on the class, because CLOS reports them without the number of a subform, and for
+/// other records without such numbers.
 fn numbered(recorded: &RecordedUse) -> Option<XrefRecord> {
     Some(XrefRecord {
         kind: Some(recorded.kind).filter(|kind| *kind != Kind::Specializes)?,

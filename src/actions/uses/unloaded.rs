@@ -416,7 +416,8 @@ impl<'a> TokenResolver<'a> {
         Self { index, project, now, target, symbol: index.named(target), packages, bare, meanings }
     }
 
-    /// Counts the uses and definitions of the symbol in a file without reading it.
+    /// Counts the uses and definitions of the symbol in a file. Reads the file only if it has
+    /// tokens under a feature expression that the text alone does not decide.
     fn count(&self, file: &NamedText) -> (usize, usize) {
         let (mut uses, mut definitions) = (0, 0);
         self.count_by_state(file, |_, defines, count| {

@@ -76,7 +76,7 @@ pub(crate) struct UseLine {
 }
 
 impl UseLine {
-    /// Whether the use is the operator of the definition's form.
+    /// Whether the use is the operator of the form that defines `known`.
     pub(crate) fn is_operator(&self, known: &DefinitionInFile) -> bool {
         let (place, name) = (&self.place, known.definition.place);
         self.use_type == UseType::Macro
@@ -126,14 +126,14 @@ impl<'a> UseLines<'a> {
         lines.map(|found| self.use_line(found, SetfUse::Itself)).collect()
     }
 
-    /// Lists the functions that use the symbol and were compiled without a file.
+    /// Lists the functions that use the symbol in any way and were compiled without a file.
     pub(crate) fn without_file(&self, symbol: &SymbolName) -> BTreeSet<(String, Kind)> {
         let index = &self.context.index;
         let uses = index.named(symbol).map(|symbol| SymbolUses::new(index, symbol, FunctionName::Plain));
         uses.map(|uses| uses.recorded(|_, _| false).without_file).unwrap_or_default()
     }
 
-    /// Lists all uses, several on a line included.
+    /// Lists all uses of the symbol. Several uses on a line are separate entries.
     pub(crate) fn uses(&self, symbol: &SymbolName) -> Vec<UseLine> {
         let uses = single_uses(self.context, &everywhere(symbol)).unwrap_or_default().into_iter();
         uses.map(|SingleUse { found, line, .. }| {

@@ -1,6 +1,6 @@
-//! Finds the origin of uses in macro expansions. Either the symbol is in the macro's definition, so
-//! that a rename there changes the use, or the macro builds the symbol from parts of names, so that
-//! no rename does.
+//! Finds the origin of uses in macro expansions. Either the macro's definition contains the symbol,
+//! or the macro builds the symbol from parts of names. In the first case, a rename of the symbol
+//! there changes the use; in the second case, it does not.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 

@@ -36,7 +36,7 @@ pub struct WhoRequest {
     pub kind: Kind,
     /// The symbol.
     pub symbol: NamedSymbol,
-    /// Whether to list only the compiler's records, without places. No source file is read.
+    /// Whether to list only the compiler's records, without places and without top-level code.
     pub recorded_only: bool,
 }
 
@@ -52,8 +52,8 @@ impl WhoRequest {
         Self::new(Kind::Calls, name)
     }
 
-    /// Lists only the compiler's records, without lines. This takes microseconds, as no source file
-    /// is read.
+    /// Lists only the compiler's records, without places and without top-level code. This is
+    /// faster, because the uses are not searched in source files.
     #[must_use]
     pub fn recorded(mut self) -> Self {
         self.recorded_only = true;

@@ -9,13 +9,14 @@ use crate::handle::question::Action;
 use crate::handle::scratch::{Overlay, Scratch, ScratchError, ScratchRequest};
 use crate::{LoadRequest, StartedFrom, Steelbank};
 
-/// The order to compile and load one file as if it had an overlay's text.
+/// The name of the order that compiles and loads one file in a copy, with a given text in place of
+/// the file's text on disk.
 pub(crate) const CHECK: &str = "check-alone";
 
 /// A request for a confined copy of the image. The copy starts from the snapshot of the loaded
-/// systems, even if files have changed since. It can be started in advance. Each copy checks only
-/// one text: compilation leaves packages, structures and the effects of `eval-when` behind, which
-/// would falsify a second check.
+/// systems, even if files have changed since. It can be started before the text to check is known.
+/// Each copy checks only one text: compilation leaves packages, structures and the effects of
+/// `eval-when` behind, which would falsify a second check.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SpareCopyRequest;
 
@@ -38,7 +39,9 @@ impl SpareCopy {
     /// Compiles and loads the file at `path` as if it had `text`.
     ///
     /// # Errors
-    /// Fails if there was no snapshot to start from, the copy died, or `control` ended the wait.
+    ///
+    /// Fails if there was no snapshot to start from, the copy died, the call was cancelled, or its
+    /// deadline passed.
     pub fn check(mut self, path: &Path, text: &str, control: &Control) -> Result<LoadAnswer, Error> {
         let overlay = Overlay { path: path.to_owned(), text: Some(text.to_owned()) };
         Ok(self.0.order(CHECK, &overlay, control)?)

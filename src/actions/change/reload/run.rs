@@ -25,15 +25,15 @@ use crate::workspace::{ImageSystem, Project};
 impl Action for ReloadRequest {
     type Answer = ReloadAnswer;
 
-    /// Reloads changed files and their dependents: files of the project's loaded systems, and files
-    /// that were loaded individually. If the request lists files, all loaded systems are reloaded
-    /// if a listed file belongs to any system, and listed files of no system are loaded even if
-    /// unchanged.
+    /// Reloads changed files and their dependents. Files of the project's loaded systems are
+    /// reloaded through their systems, other files individually. If the request lists files and one
+    /// of them belongs to a system or is an `.asd` file, all loaded systems are reloaded. Listed
+    /// files that belong to no system are loaded even if they are unchanged.
     ///
-    /// After a successful load, lists definitions that are no longer in their file, and definitions
-    /// in files that no longer exist or belong to a system. With `remove`, removes these
-    /// definitions from the image. Runs the project's code. A failed load is an answer, not an
-    /// error.
+    /// After a successful load, lists definitions that are no longer in their file, and all
+    /// definitions from files that were deleted or removed from their system. With `remove`,
+    /// removes these definitions from the image. Runs the project's code. A failed load is an
+    /// answer, not an error.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<ReloadAnswer, Error> {
         let deadline = deadline_after(control.allowed());
         let project = bank.project();
@@ -127,8 +127,9 @@ impl Steelbank {
         Ok(())
     }
 
-    /// Lists the definitions from `files` that are in the image but no longer in the text, and all
-    /// definitions from the files `gone`. With `remove`, removes these definitions from the image.
+    /// Lists the definitions from `files` that are in the image but no longer in the text. Also
+    /// lists all definitions from `gone`: files that were deleted or removed from their system.
+    /// With `remove`, removes the listed definitions from the image.
     fn leftovers(
         &self,
         files: &[PathBuf],

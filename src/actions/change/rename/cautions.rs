@@ -126,8 +126,9 @@ impl Planner<'_> {
         self.warn(CautionKind::UseMade, message, places);
     }
 
-    /// Warns of files with uninterned symbols of this name, or with keywords of this name in symbol
-    /// lookups, if no package definition explains them and no edit changes them.
+    /// Warns of files that contain uninterned symbols of this name, or keywords of this name in
+    /// symbol lookups. Those that a package definition explains or that the rename edits are
+    /// ignored.
     fn designators(&mut self, text: &TextTokens) {
         let project = self.context.project;
         let sought = self.uses.sought().clone();
@@ -290,7 +291,8 @@ impl Planner<'_> {
         places
     }
 
-    /// Warns of code that converts the quoted name to a string, or receives it at read time.
+    /// Warns of code that converts the quoted name to a string, and of code at read time that takes
+    /// the symbol as data.
     pub(super) fn symbol_names(&mut self, files: &[TokensOfFile]) {
         self.given_by_name(files);
         let project = self.context.project;

@@ -1,7 +1,7 @@
 //! Edits a form that defines a name without containing it, so that the form defines the new name.
-//! Examples are a structure's option such as `(:copier new)`, another slot name, or a symbol next
-//! to the foreign name in DEFCFUN. The entry point is [`Planner::defining_form_edits`]; the result
-//! is a [`DefiningFormEdits`].
+//! The edit adds a structure's option such as `(:copier new)`, renames a slot, or adds a symbol
+//! next to the foreign name in DEFCFUN. The entry point is [`Planner::defining_form_edits`]; the
+//! result is a [`DefiningFormEdits`].
 
 use std::path::{Path, PathBuf};
 
@@ -38,8 +38,8 @@ pub(super) struct DefiningFormEdits {
 pub(super) enum FormEdit {
     /// A keyword.
     Keyword(String),
-    /// An option with this keyword and the symbol, after the structure's name. `bare`: the
-    /// structure's name is not in a list yet.
+    /// An option with this keyword and the symbol, inserted after the structure's name. `bare`: the
+    /// structure's name is not in a list, so the edit also adds the list's parentheses.
     Option { keyword: &'static str, name: String, bare: bool },
     /// A list of the existing string and the symbol.
     Pair(String),
@@ -79,7 +79,7 @@ impl<'a> Planner<'a> {
             ),
             AccessorOrigin::Standard { which, .. } => {
                 let option = OPTIONS[*which];
-                // Accept only an option that other forms of the macro have.
+                // Accept only an option that other forms of the macro use.
                 if !structures.have_option(&option[1..].to_uppercase()) {
                     return Ok(None);
                 }
@@ -94,7 +94,9 @@ impl<'a> Planner<'a> {
         Ok(parts)
     }
 
-    /// Edits `(defcfun "get_it" …)` to `(defcfun ("get_it" new-name) …)`.
+    /// Finds the edit of `(defcfun "get_it" …)` to `(defcfun ("get_it" new-name) …)`. For macros
+    /// other than CFFI's own, adds a caution. Returns `None` if no form of the macro has such a
+    /// list.
     fn foreign(&mut self, path: &Path, operator: &SymbolName, string: Range) -> Option<DefiningFormEdits> {
         let project = self.context.project;
         let SymbolName { package, name } = operator;
@@ -147,8 +149,9 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Finds the edits that rename a slot of `structure`. Returns `None` if the places that mean
-    /// the slot cannot be determined.
+    /// Finds the edits that rename a slot of `structure`. Returns `None` if the slot's symbol does
+    /// not exist or is the renamed symbol, or if the places that mean the slot cannot be
+    /// determined.
     fn slot(
         &mut self,
         structures: &Structures,
@@ -289,7 +292,8 @@ impl<'a> Planner<'a> {
         Ok(found)
     }
 
-    /// Adds edits of the keywords in calls of a structure's constructors.
+    /// Adds edits of the keywords in calls of a structure's constructors. Adds a caution if not
+    /// every call can be found.
     fn keywords(
         &mut self,
         structure: &StructureDefinition,

@@ -85,7 +85,8 @@ impl<'a> Planner<'a> {
         DerivedSymbol { name: name.to_owned(), uses, tapped, text }
     }
 
-    /// Lists the project's loaded and current files that have tokens of a symbol.
+    /// Lists the project's files that contain tokens of a symbol, except files that are not loaded
+    /// or have changed since they were loaded.
     pub(super) fn tapped(&self, uses: &SymbolUses<'_>) -> Vec<TokensOfFile> {
         let project = self.context.project;
         project
@@ -162,8 +163,8 @@ impl<'a> Planner<'a> {
         Ok(unchanged)
     }
 
-    /// Warns if macros generate uses of `symbol`, perhaps from other names than the renamed name.
-    /// `symbol` is renamed too.
+    /// Warns if macros generate uses of `symbol`, which is renamed too. They may generate it from
+    /// other names than the renamed name.
     fn generated_uses_of(&mut self, symbol: Symbol) -> Result<(), Error> {
         let name = of_symbol(&self.context.index, symbol);
         let asked = CodeFindReferencesRequest {
@@ -229,7 +230,7 @@ impl<'a> Planner<'a> {
             .flat_map(|file| file.tokens.iter().map(|token| (file.path.clone(), token.form)))
             .collect();
         let mut unsure = Vec::new();
-        // A form may intern a symbol with the same name in another package.
+        // Also check symbols of the same name in other packages: a form may intern the name there.
         let own = self.symbol;
         let same = self.names.named(&self.context.index, &sought.name).into_iter();
         let same = same.filter(|symbol| *symbol != own).map(|symbol| (symbol, sought.name.clone()));

@@ -52,7 +52,9 @@ impl std::fmt::Display for RenameDiff {
 /// for the file.
 ///
 /// # Errors
-/// Returns a sentence if `old` does not have the old text of an edit.
+///
+/// Returns a sentence if `old` does not have the old text of an edit, or if a new name cannot be
+/// encoded.
 pub(crate) fn edited(
     old: &[u8],
     edits: &[RenameEdit],
@@ -92,7 +94,8 @@ fn edited_part(
 /// [`edited`].
 ///
 /// # Errors
-/// Returns a sentence if `old` does not have the old text of an edit.
+///
+/// The same as for [`edited`].
 pub(crate) fn hunks(
     path: &str,
     old: &[u8],

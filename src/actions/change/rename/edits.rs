@@ -101,7 +101,7 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// Returns a doubt with `reason` for each of `places` that is not edited.
+    /// Returns a [`Doubt`] with `reason` for each place in `places` that is not edited.
     pub(super) fn doubts(&self, places: &[TextPlace], reason: &str) -> Vec<Doubt> {
         let edited: BTreeSet<Location> =
             self.files.values().flatten().map(|edit| edit.place.clone().start()).collect();
@@ -112,7 +112,7 @@ impl<'a> Editor<'a> {
         places.iter().filter(is_left).map(|place| place.doubt(self.project, reason)).collect()
     }
 
-    /// Adds the edits of another name's editor.
+    /// Adds the edits and doubtful places of the editor for another name.
     pub(super) fn absorb(&mut self, other: Editor<'a>) {
         for (path, edits) in other.files {
             self.files.entry(path).or_default().extend(edits);
@@ -169,7 +169,7 @@ impl<'a> Editor<'a> {
                     });
                 }
                 None => {
-                    let why = "the text does not read as the name";
+                    let why = "the text at this place is not the name";
                     self.doubt(path, &file, token.range, why);
                 }
             }
@@ -258,7 +258,7 @@ impl<'a> Editor<'a> {
                 }
                 None => {
                     let why = match opened.is_utf8 {
-                        true => "the text does not read as the name",
+                        true => "the text at this place is not the name",
                         false => "the new name cannot be written in the file's encoding",
                     };
                     self.doubtful.push(place.doubt(self.project, why));
@@ -267,7 +267,7 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// Adds words in text that is not Lisp, sorted by file and place.
+    /// Adds edits of words in text that is not Lisp. `words` is sorted by file and place.
     pub(super) fn words(&mut self, root: &Path, words: &[WordMatch]) {
         for words in words.chunk_by(|left, right| left.path == right.path) {
             let Some(WordMatch { path: relative, .. }) = words.first() else { continue };
@@ -315,7 +315,7 @@ impl<'a> Editor<'a> {
         let new = spelled(&self.new, old);
         match key {
             None => Some((from, to, new)),
-            // Keep the parameter's keyword with its spelling.
+            // Write the old keyword explicitly, so that callers need not change.
             Some(form) => {
                 let keyword = String::from_utf8_lossy(old);
                 let whole = match form {
@@ -349,8 +349,8 @@ impl<'a> Editor<'a> {
     }
 }
 
-/// Spells `name` like `old`: in its case, or between bars. Bars are kept, because they do not
-/// depend on the readtable's case.
+/// Spells `name` like `old`: in lower or upper case, or between bars if `old` has bars or `name`
+/// needs them. Bars are kept, because a name between bars does not depend on the readtable's case.
 fn spelled(name: &str, old: &[u8]) -> String {
     let plain = !name.is_empty()
         && !old.iter().any(|byte| matches!(byte, b'|' | b'\\'))
@@ -396,7 +396,8 @@ fn key_form(before: &[u8]) -> KeyForm {
 enum Encoding {
     Ascii,
     Utf8,
-    /// UTF-8 with invalid bytes in comments, which SBCL's reader skips and does not count.
+    /// UTF-8 with invalid bytes in comments. SBCL's reader skips these bytes and does not count
+    /// them.
     Damaged,
     /// Latin-1: every byte is a character.
     Latin,

@@ -89,7 +89,8 @@ fn part(other: &str, name: &str) -> Option<usize> {
     Some(if other.starts_with(name) { first } else { all.last().unwrap_or(first) })
 }
 
-/// Replaces the component `name` of `other` by `new`.
+/// Replaces the component `name` of `other` by `new`. Returns `other` unchanged if it does not
+/// contain the component.
 pub(super) fn replaced(other: &str, name: &str, new: &str) -> String {
     match part(other, name) {
         Some(at) => format!("{}{new}{}", &other[..at], &other[at + name.len()..]),

@@ -28,8 +28,8 @@ pub enum Scope {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct RenameEdit {
-    /// The replaced range in bytes of the file: the name without its prefix. If the file is UTF-8,
-    /// the offsets are the same in its text.
+    /// The replaced range in bytes of the file: usually the name without its prefix. If the file is
+    /// UTF-8, the offsets are the same in its text.
     #[serde(skip)]
     pub range: Range,
     /// The start of the name: `file:line:column`.
@@ -237,8 +237,8 @@ impl RenamePlan {
         self.conflicts.is_empty()
     }
 
-    /// Lists the places that cautions report as generating the name from parts, if their files have
-    /// differences.
+    /// Lists the places that cautions report as perhaps generating the symbol's name, if the
+    /// verification found differences in their files.
     pub fn generators_that_differ(&self, verified: &Verified) -> Vec<&str> {
         let makers = self.cautions.iter().filter(|caution| caution.kind == CautionKind::UseMade);
         let places = makers.flat_map(|caution| caution.names.iter().map(String::as_str));
@@ -265,8 +265,8 @@ pub struct RenamePolicy {
 }
 
 impl RenamePolicy {
-    /// Returns whether to verify `plan`. A plan with conflicts is not verified, nor a plan for
-    /// which writing was requested but is not permitted.
+    /// Returns whether to verify `plan`. A plan is not verified if it has conflicts, or if writing
+    /// was requested but is not permitted.
     pub fn verifies(&self, plan: &RenamePlan) -> bool {
         self.verify.unwrap_or(self.apply || self.tests) && plan.is_possible() && (self.allowed || !self.apply)
     }

@@ -71,7 +71,8 @@ impl Renamed {
         tokens(text, |token| self.symbols.get(token).cloned())
     }
 
-    /// Returns a possible new name for a printed name that contains the renamed name.
+    /// Returns the name that a macro may generate from the new name where it generated the printed
+    /// name `text` from the old name. Returns `None` if `text` does not contain the old name.
     pub(super) fn generated(&self, text: &str) -> Option<String> {
         let new = tokens(text, |token| {
             let (package, name) = split_symbol(token);
@@ -107,7 +108,7 @@ impl Renamed {
         let mut found = Vec::new();
         if before.not_loaded.is_some() != after.not_loaded.is_some() {
             let why = before.not_loaded.as_ref().or(after.not_loaded.as_ref());
-            found.extend(why.map(|why| format!("The tests of {}: {why}", before.system)));
+            found.extend(why.map(|why| format!("Cannot test both versions of {}: {why}", before.system)));
         }
         let mut left: Vec<&TestResult> = after.tests.iter().collect();
         for test in &before.tests {

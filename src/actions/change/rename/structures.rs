@@ -124,8 +124,8 @@ impl Structures {
         })
     }
 
-    /// Finds the structure that defines the slot `slot` of `of`, and all structures that include
-    /// that structure.
+    /// Finds the structure that defines the slot `slot` of `of`, and all structures that include it
+    /// directly or indirectly.
     pub(super) fn family(
         &self,
         of: &StructureDefinition,

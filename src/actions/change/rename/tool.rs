@@ -214,8 +214,9 @@ fn unknown_work(session: &Session, number: impl std::fmt::Display) -> Failure {
     ))
 }
 
-/// Waits for the rename `number`, for `seconds` or the usual time. A call without a time limit
-/// waits until the end. If the rename is still running after that time, the answer is `running`.
+/// Waits for the rename `number` for at most `seconds`, or else for the usual time. If the rename
+/// is still running then, returns the answer `running`. A call without a time limit waits until the
+/// rename has ended.
 fn wait(
     session: &Session,
     number: u64,
@@ -251,7 +252,8 @@ struct Executed {
 }
 
 impl Planned {
-    /// Verifies the plan and writes its edits, if the policy requires it.
+    /// Verifies the plan if the policy requires it. Then writes the plan's edits if the policy
+    /// permits it.
     fn execute(&self, session: &Session, call: &Call) -> Result<Executed, Failure> {
         let (bank, Self { request, plan, policy, .. }) = (session.bank()?, self);
         let mut verified = None;

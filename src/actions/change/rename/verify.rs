@@ -98,7 +98,7 @@ pub(crate) struct FailedLoad {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ComparedDiagnostic {
     pub(crate) severity: Severity,
-    /// The line, with an empty file name if the diagnostic has no place.
+    /// The diagnostic's file and line. The file name is empty if the place is unknown.
     pub(crate) place: Location,
     pub(crate) message: String,
 }
@@ -307,7 +307,8 @@ pub(crate) fn compare(
         let path = said.map(|said| said.place.file.clone());
         add(DifferenceKind::Diagnostic, format!("{change}: {line}"), path);
     }
-    // An added list changes the numbers of the forms after it.
+    // An edit that adds a list changes the numbers of the forms after the list. In that case, do
+    // not compare the numbers.
     let mut edits = plan.lisp_files().flat_map(|file| &file.edits);
     let numbers = !edits.any(|edit| edit.new.contains('('));
     let (references, generated) = references(&names, numbers, before, after, index, shown);
@@ -345,7 +346,7 @@ fn failures(
     let plain = |failed: &[FailedLoad]| -> Vec<String> {
         failed.iter().map(|found| format!("{}: {}", found.name, names.neutral_text(&found.why))).collect()
     };
-    // If a failure has changed, report all failures.
+    // If a failure is new or has changed, report all failures after the rename.
     let (_, new) = changes(plain(&before.failed), plain(&after.failed));
     if !new.is_empty() {
         for FailedLoad { name, why, path } in &after.failed {

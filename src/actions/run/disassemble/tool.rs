@@ -48,7 +48,7 @@ fn disassemble(
     Ok(page.looked_up_in(looked_up_in))
 }
 
-/// The size of each function, followed by the code.
+/// Prints the size of each function, followed by the code.
 impl fmt::Display for Disassembly {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.functions.is_empty() {

@@ -92,8 +92,8 @@ fn evaluate(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnsw
     Ok(answer)
 }
 
-/// The values, or the failure, followed by warnings and output. The alternate form `{:#}` omits the
-/// values' handles.
+/// Prints the values or the failure, followed by warnings and output. The alternate form `{:#}`
+/// omits the values' handles.
 impl fmt::Display for Evaluation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.failure, &self.unread_at) {

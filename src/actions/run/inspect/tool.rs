@@ -105,8 +105,8 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
     })
 }
 
-/// The object's kind and printed form, its type, properties and parts. The alternate form `{:#}`
-/// omits the handle.
+/// Prints the object's kind and printed form, its type, properties and parts. The alternate form
+/// `{:#}` omits the handle.
 impl fmt::Display for Inspection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.status, &self.evaluation) {

@@ -5,7 +5,7 @@ use std::fmt::{Display, Formatter, Result};
 use super::{SystemEntry, SystemsAnswer};
 use crate::answer::counted;
 
-/// One line for each system, followed by its details.
+/// Prints one line for each system, followed by its details.
 impl Display for SystemsAnswer {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         match self.count {

@@ -153,7 +153,7 @@ fn operator_at(
     Some((found, binding))
 }
 
-/// The expansion, its steps, and the forms that were not expanded.
+/// Prints the expansion, its steps, and the forms that were not expanded.
 impl fmt::Display for MacroexpandAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.status != LookupStatus::Found {

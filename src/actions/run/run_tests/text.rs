@@ -20,7 +20,7 @@ pub(super) fn no_tests(systems: &[String], some: bool) -> String {
     }
 }
 
-/// The counts, followed by each test; or the reason why no test ran.
+/// Prints the counts, followed by each test, or the reason why no test ran.
 impl Display for TestRun {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         if let Some((test, _)) = &self.unknown_test {

@@ -52,7 +52,7 @@ pub(crate) fn lift_lists(structured: &mut Value) {
     answer.extend(lists);
 }
 
-/// The condition's report and type, the restarts and the backtrace.
+/// Prints the condition's report and type, the restarts and the backtrace.
 impl fmt::Display for TrialFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.report)?;

@@ -62,7 +62,8 @@ fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
     })
 }
 
-/// Each symbol with its kinds, lambda list and position, and the first line of its documentation.
+/// Prints each symbol with its kinds, lambda list and position, and the first line of its
+/// documentation.
 impl Display for AproposAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(nothing) = &self.nothing {

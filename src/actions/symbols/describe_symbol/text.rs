@@ -7,7 +7,7 @@ use super::{ClassFacet, DescribeSymbolAnswer, Description, FunctionFacet, Variab
 use crate::answer::{LispName, NotFound, SourcePlace};
 use crate::tools::phrases::listed;
 
-/// A heading, the contract's lines, and below them every facet with its position.
+/// Prints a heading, the contract's lines, and below them every facet with its position.
 impl Display for DescribeSymbolAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&headed(self, LispName::canonical))

@@ -5,7 +5,7 @@ use std::fmt;
 use super::{FindDefinitionAnswer, FoundDefinition};
 use crate::source::positions::Evidence;
 
-/// One line for each definition.
+/// Prints one line for each definition.
 impl fmt::Display for FindDefinitionAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.definitions.is_empty() {

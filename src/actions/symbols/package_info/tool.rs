@@ -60,7 +60,7 @@ fn info(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, 
     })
 }
 
-/// The package's properties, followed by each export with its kinds and number of uses.
+/// Prints the package's properties, followed by each export with its kinds and number of uses.
 impl Display for PackageInfoAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(package) = &self.package else {

@@ -89,7 +89,7 @@ fn clean(text: &str) -> String {
     text.chars().map(|each| if each.is_control() && each != '\t' { '\u{fffd}' } else { each }).collect()
 }
 
-/// One line for each position, as grep prints them, followed by the number of references.
+/// Prints one line for each position, as grep prints them, followed by the number of references.
 impl fmt::Display for References {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for TextDefinition { place, kind, symbol, declaration, preview, .. } in

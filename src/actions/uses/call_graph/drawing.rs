@@ -219,7 +219,7 @@ impl CallGraphAnswer {
 }
 
 /// Distributes nodes into `count` columns. Sorts each column by the mean position of the connected
-/// nodes, in three passes. More passes change little and need not converge.
+/// nodes, in three passes. More passes change little, and the order may never become stable.
 fn ordered(
     nodes: usize,
     count: usize,

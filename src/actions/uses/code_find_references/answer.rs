@@ -131,7 +131,7 @@ impl UseType {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CodeReference {
-    /// The first use in the line.
+    /// The leftmost use with the strongest evidence.
     #[serde(flatten)]
     pub place: Location,
     /// The columns of all exact uses in the line, unless there is only the entry's.
@@ -148,7 +148,7 @@ pub struct CodeReference {
     /// The places of uncertain uses in the line.
     #[serde(skip)]
     pub approximate: Vec<Location>,
-    /// The kind of the first use.
+    /// The kind of that use.
     #[serde(rename = "type")]
     pub use_type: UseType,
     /// Whether a use in the line writes the variable, the slot, or the accessor's place.
@@ -206,7 +206,7 @@ pub struct CodeFindReferencesAnswer {
     pub refs: Vec<CodeReference>,
     /// The number of entries listed.
     pub count: usize,
-    /// The number of entries in all.
+    /// The total number of entries.
     pub total: usize,
     /// Whether entries were omitted because of `limit`.
     #[serde(skip)]
@@ -224,7 +224,8 @@ pub struct CodeFindReferencesAnswer {
     /// The package that the name was looked up in, if the request did not give a package.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
-    /// Risks of a rename beyond the entries, such as derived names and uses that macros generate.
+    /// Risks of a rename that the entries do not show, such as derived names and uses that macros
+    /// generate.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     #[schemars(with = "Vec<String>")]
     pub cautions: Vec<Caution>,

@@ -64,7 +64,7 @@ pub(super) fn references(answer: &CodeFindReferencesAnswer, worded: impl Fn(&Cau
             TextState::Changed => "changed since it was loaded",
             TextState::NoSidecar => "loaded without a record",
             TextState::FeatureExcluded => "left out by a feature expression",
-            TextState::RuntimeName => "a name from which code makes the symbol",
+            TextState::RuntimeName => "interned as the symbol at run time",
         };
         let possible = if found.possible { ", perhaps another symbol" } else { "" };
         let Some((first, others)) = found.tokens.split_first() else { continue };

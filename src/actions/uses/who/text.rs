@@ -39,7 +39,8 @@ pub(super) fn shown(kind: Kind, name: &LispName) -> &str {
     if is_contract_text(kind) { name.canonical() } else { name.as_str() }
 }
 
-/// Renders the sentence for no uses, and the uses of other kinds.
+/// Renders the sentence that there are no uses of this kind, followed by references to the tools
+/// that list uses of other kinds.
 pub(super) fn no_users(kind: Kind, symbol: &LispName, elsewhere: &[Elsewhere]) -> String {
     let nothing = match kind {
         Kind::Calls => "No callers found for",

@@ -122,7 +122,7 @@ impl Sequence for ListedUsers {
 }
 
 /// Whether the class is among the specializers of the method: `(METHOD P::F (P::ITEM (EQL P::X)))`
-/// specializes on P::ITEM.
+/// specializes on P::ITEM. Returns `true` if the specializers cannot be parsed.
 fn is_specialized_on(method: &str, class: &str) -> bool {
     PrintedName::parse(method).specializers().is_none_or(|specializers| specializers.contains(&class))
 }
@@ -150,8 +150,8 @@ impl ShownUser {
                 line.extend([" (via ", operator, ")"]);
                 (evidence, via) = (Some(found), Some(operator.clone()));
             }
-            // Only the top-level form is known in SBCL's own sources, so the mark would be on every
-            // place.
+            // Only the top-level form is known in SBCL's own sources. Omit the mark
+            // `(approximate)`, because every place would have it.
             Some(_) if is_in_sbcl => {}
             Some((found, None)) => {
                 line.push_str(" (approximate)");

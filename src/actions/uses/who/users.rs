@@ -247,7 +247,7 @@ impl Users {
         })
     }
 
-    /// Removes all functions except those with these numbers.
+    /// Removes all functions except those with the numbers in `range`.
     pub(super) fn keep(&mut self, range: std::ops::Range<usize>) {
         self.entries.truncate(range.end);
         self.entries.drain(..range.start);

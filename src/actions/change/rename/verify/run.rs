@@ -40,14 +40,14 @@ use steelbank_xref::{Access, Index, Package, SymbolName};
 /// The time limit of one test.
 const EACH_TEST: Duration = Duration::from_secs(60);
 
-/// The time limit of one file that belongs to no system, and its maximum share of the remaining
-/// time.
+/// The time limit for one file that belongs to no system. The file also gets at most the remaining
+/// time divided by [`FILE_SHARE`].
 const EACH_FILE: Duration = Duration::from_secs(60);
 const FILE_SHARE: u32 = 4;
 
 /// The maximum number of attempts to load without compiling a file.
 const LOADS: usize = 3;
-/// The name of the request to a scratch image for a [`LoadReport`].
+/// The name of the order that requests a [`LoadReport`] from a scratch image.
 pub(crate) const LOAD_REPORT: &str = "load-report";
 
 /// The measured duration of a verification, relative to one load of the same systems.
@@ -116,8 +116,8 @@ impl Action for RenameVerifyRequest<'_> {
         let index = bank.index();
         let mut verified = compare(self.plan, &written, &before.report, &after, &index, &shown);
         if verified.may_be_stale() {
-            // Recompile all files: a fasl may contain definitions from files that ASDF does not
-            // know it depends on.
+            // Recompile all files: a fasl may depend on an edited file although the system's
+            // definition does not declare this.
             wanted.force = true;
             let asked = LoadReportRequest { places: None, ..wanted.clone() };
             let (before, again) =
@@ -147,7 +147,7 @@ impl Steelbank {
     }
 
     /// Returns what to load: the project's loaded systems and files, the systems of edited files,
-    /// and systems that depend on these.
+    /// and all systems that depend on an edited system.
     fn load_report_request(
         &self,
         plan: &RenamePlan,
@@ -201,7 +201,8 @@ impl Steelbank {
         })
     }
 
-    /// Returns the report on a load of the unchanged project, cached until a file changes.
+    /// Returns the report on a load of the unchanged project. The report is cached until the
+    /// request or an input file changes.
     fn before(&self, request: &LoadReportRequest, control: &Control) -> Result<Arc<Before>, ScratchError> {
         let own = self.project().project_files();
         let known = self.inner.memo.get(|before: &Arc<Before>| Some(Arc::clone(before)));
