@@ -235,7 +235,7 @@ fn recursive_print_object_ends() {
          (defmethod print-object ((object cl-user::nesting) stream) (format stream \"~s\" object))
          (defvar cl-user::*nesting* (make-instance 'cl-user::nesting))",
     );
-    // The contract sets *print-circle*, which ends the recursion.
+    // The contract requires *print-circle*, which ends the recursion.
     assert_eq!(value("*nesting*").0, "#1=#1#");
 }
 
@@ -428,7 +428,7 @@ fn panic_in_a_listener_is_contained() {
         let slow = bank().lisp().submit(lane, Duration::from_millis(100), None, |on_lisp| {
             on_lisp.call("values", &["CL-USER", "(sleep 1)"])
         });
-        slow.when_done(|_| panic!("the listener's own, of a job that was late"));
+        slow.when_done(|_| panic!("a panic in the listener of a late job"));
         sound();
     }
     assert!(runs_out_of_time("(loop)"));

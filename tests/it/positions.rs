@@ -114,7 +114,7 @@ fn tap_and_structural_reader_agree() {
         println!("seen: {difference}");
     }
     assert!(tally.same > 300);
-    // The file defines brackets as reader macros: the only accepted difference.
+    // The only accepted difference is in reading.lisp, which defines brackets as reader macros.
     let explained = |difference: &&String| difference.contains("reading.lisp form 10 ");
     let unexplained: Vec<_> = tally.differences.iter().filter(|found| !explained(found)).collect();
     assert!(unexplained.len() * 1000 <= tally.same, "{unexplained:#?}");

@@ -91,7 +91,7 @@ pub(crate) fn outlines_agree_with_the_text(world: &World, package: &str) {
         if counted && ["function", "macro", "variable"].contains(&kind) && words(&bare(each)) == 1 {
             assert!(
                 unused.iter().any(|other| other["name"] == each["name"]),
-                "{each} is named once, and not said to be unused"
+                "{each} is named once, but not listed as unused"
             );
         }
     }

@@ -301,7 +301,7 @@ fn sidecar_of_another_file_is_rebuilt() {
     let texts = [std::fs::read(one).unwrap(), std::fs::read(other).unwrap()];
     std::fs::write(one, &texts[1]).unwrap();
     std::fs::write(other, &texts[0]).unwrap();
-    assert_eq!(load(), 2, "the other file's sidecars count");
+    assert_eq!(load(), 2, "a file with another file's sidecar must be compiled again");
     assert_eq!([std::fs::read(one).unwrap(), std::fs::read(other).unwrap()], texts);
     assert_eq!(load(), 0);
 }

@@ -251,7 +251,7 @@ fn changed_project_answers_like_new_server() {
         happens(&project);
         let kept = answers(&mut client, &asked);
         if home.join("read").exists() {
-            wrong.push(format!("{event}: a question had it read"));
+            wrong.push(format!("{event}: a query evaluated the system definition"));
         }
         let (other, mut fresh) = server();
         let new = answers(&mut fresh, &asked);

@@ -388,7 +388,7 @@ fn signal_in_c_with_used_guard_pages() {
                                      (lambda (c)
                                        (declare (ignore c))
                                        (interrupted-above (+ sb-c:+backend-page-bytes+ 1500))
-                                       ;; Half of the hard guard page is lent by now, and all of it after this.
+                                       ;; This uses the second half of the hard guard page.
                                        (interrupted-above (+ (floor sb-c:+backend-page-bytes+ 2) 1500))
                                        (interrupted-above (+ 4096 1500)))))
                       (f 0))))";

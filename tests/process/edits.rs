@@ -204,7 +204,7 @@ fn interrupted_edit_is_complete_or_undone() {
         cut.bank.done(&RecoverEditsRequest::new());
         let new = cut.is_new(&what);
         news += usize::from(new);
-        assert!(new || !told, "{what}: an edit that was answered as done is lost");
+        assert!(new || !told, "{what}: an edit is lost although its answer reported success");
         // Any recorded edit can be undone.
         if cut.records("edit-3") > 0 {
             cut.bank.done(&UndoRequest::new("last"));

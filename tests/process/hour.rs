@@ -196,7 +196,7 @@ fn agent(client: &mut Client, number: usize, turns: &Turns) -> Seen {
         }
         std::thread::sleep(Duration::from_millis(random % 40));
     }
-    // Reads the answers to cancelled calls, if there are any.
+    // The client stores any answers to cancelled calls while it waits for this answer.
     client.request("ping", json!({}));
     seen
 }

@@ -56,7 +56,7 @@ impl Read for Chunks {
         if self.left == 0 {
             let mut line = String::new();
             self.stream.read_line(&mut line)?;
-            // A stream that was cut off ends, too.
+            // A lost connection ends the stream, too.
             self.left = usize::from_str_radix(line.trim(), 16).unwrap_or(0);
             if self.left == 0 {
                 return Ok(0);
@@ -581,7 +581,7 @@ fn only_its_client_cancels_a_call() {
     let params = json!({ "name": "evaluate", "arguments": endless });
     drop(server.ask("tools/call", params.clone()));
     assert!(session.text("evaluate", &json!({ "code": "(+ 1 2)" })).starts_with('3'));
-    // The same holds before the stream begins.
+    // A connection that closes before the stream begins cancels the request, too.
     let (headers, message) = stateless("tools/call", params);
     let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
     drop(server.begin("POST", &headers, message.to_string().as_bytes()));

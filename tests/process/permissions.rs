@@ -240,11 +240,11 @@ fn checked_text_writes_only_to_its_folder() {
              (assert (equal (list -1 -1 -1 -1 -1)
                             (list (call {prlimit} server 7 room) (call {priority} 0 server 19) (call {memory} 1 4096 {mode})
                                   (call {keys} 1 0) (call {control} file #x40086602 room))))
-             ;; A superuser's copy reads what its user may, and has no other of the privileges.
+             ;; Only CAP_DAC_READ_SEARCH remains, in a superuser's copy.
              (with-open-file (status \"/proc/self/status\")
                (loop for line = (read-line status) until (eql 0 (search \"CapEff:\" line))
                      finally (assert (zerop (logandc2 (parse-integer line :start 8 :radix 16) 4)))))
-             ;; What it may settle for itself.
+             ;; The copy may use prlimit on itself.
              (assert (zerop (call {prlimit} 0 0 0)))))",
         prlimit = libc::SYS_prlimit64,
         priority = libc::SYS_setpriority,

@@ -160,7 +160,7 @@ fn rename_outlives_its_call() {
     let number = running(&client.call("rename", order.clone()));
     let id = client.begin("tools/call", json!({ "name": "rename", "arguments": { "wait": number } }));
     let params = json!({ "requestId": id });
-    // Let it begin to wait: a call that is cancelled before it begins does not run.
+    // Give the call time to begin: a call that is cancelled before it begins does not run.
     std::thread::sleep(Duration::from_secs(1));
     client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }));
     wait_while(|| {

@@ -48,7 +48,7 @@ pub(crate) enum Class {
 pub(crate) struct Table {
     pub(crate) classes: BTreeMap<Class, usize>,
     pub(crate) cautions: BTreeMap<String, usize>,
-    /// The reasons for which names are not renamed at exact places, with their numbers.
+    /// Counts the reasons why names are not renamed at exact places.
     pub(crate) reasons: BTreeMap<String, usize>,
     /// The number of edits in the plans of the first two classes.
     pub(crate) edits: usize,
