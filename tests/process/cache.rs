@@ -37,7 +37,8 @@ fn run(command: &mut Command, arguments: &[&str]) -> Output {
     command.args(arguments).output().unwrap()
 }
 
-/// Lists the files and folders in `folder`, each with its mode, and whether it is a folder.
+/// Lists the files and folders below `folder`, without links. Each has its mode, and whether it is
+/// a folder.
 fn modes(folder: &Path) -> Vec<(String, u32, bool)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap().flatten() {

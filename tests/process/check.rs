@@ -36,7 +36,7 @@ fn edit(path: &str, text: &str) -> Overlay {
     Overlay { path: path.into(), text: Some(text.to_owned()) }
 }
 
-/// Reads all files in `folder`.
+/// Reads all files below `folder`.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {

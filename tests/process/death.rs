@@ -566,7 +566,7 @@ fn lock_that_is_never_released_ends_lisp() {
     assert!(bank.answer(&WhoRequest::calls("mapcar").package("CL")).count > 300);
 }
 
-/// Runs the test `name` as a child, which must end by `signal`.
+/// Runs `body` as the test `name` in a child process, which must end by `signal`.
 fn ends_by(name: &str, signal: i32, body: impl FnOnce()) {
     use std::os::unix::process::ExitStatusExt;
     if is_child() {

@@ -40,7 +40,7 @@ fn text(number: usize, name: &str) -> String {
 }
 
 /// Writes a project of fifty files that use `hub`. The first file has a hard link outside of the
-/// project.
+/// project, and the second file an unusual mode.
 fn project(folder: &Path) -> PathBuf {
     let root = folder.join("project");
     fs::create_dir(&root).unwrap();
@@ -103,8 +103,8 @@ impl Cut {
         (self.random >> 33) as usize % end
     }
 
-    /// Returns whether the files have the new texts. Fails if only some files have the new text, or
-    /// if a temporary file or an unfinished edit exists.
+    /// Returns whether the files have the new texts. Fails if only some files have the new text, if
+    /// the hard link or the mode is lost, or if a temporary file or an unfinished edit exists.
     fn is_new(&self, what: &str) -> bool {
         let new = |text: &str| text.replace("hub", "centre");
         let found: BTreeSet<bool> = self

@@ -101,7 +101,7 @@ impl Reply {
         None
     }
 
-    /// Returns the answer from a body or a stream.
+    /// Returns the JSON body, or the last message of the stream.
     fn answer(mut self) -> Value {
         if self.kind() == "application/json" {
             return self.json();
@@ -172,7 +172,7 @@ impl Server {
     }
 
     /// Sends a request. `headers` add to the required headers or replace them. An empty value
-    /// removes a header.
+    /// removes a header. The name `path` requests a path that does not exist.
     fn send(&self, method: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
         read_reply(self.begin(method, headers, body))
     }
@@ -231,7 +231,7 @@ impl Server {
         session
     }
 
-    /// Ends the server by SIGTERM, and checks that it exits with 0.
+    /// Ends the server by SIGTERM, and checks that it removes its socket and exits with 0.
     fn end(mut self) -> Folder {
         kill_process(self.process, Signal::TERM).unwrap();
         assert_eq!(ends(self.child.take().unwrap()).code(), Some(0));
@@ -641,7 +641,7 @@ fn shutdown_waits_for_answers_but_not_streams() {
 }
 
 impl Server {
-    /// Waits for a server that is shutting down.
+    /// Waits for a server that is shutting down, and checks that it exits with 0.
     fn end_again(mut self) -> Folder {
         assert_eq!(ends(self.child.take().unwrap()).code(), Some(0));
         std::mem::replace(&mut self.folder, Folder::new("http-ended"))

@@ -148,7 +148,7 @@ fn kernel() -> (u32, u32) {
     (numbers.next().unwrap(), numbers.next().unwrap())
 }
 
-/// Returns whether Landlock is enabled, or the kernel does not report it.
+/// Returns whether Landlock is enabled. Returns `true`, too, if the kernel does not report that.
 fn landlock() -> bool {
     fs::read_to_string("/sys/kernel/security/lsm").map_or(true, |modules| modules.contains("landlock"))
 }
@@ -326,7 +326,7 @@ impl Repository {
         self.folder.join("MARK")
     }
 
-    /// A command that leaves the mark.
+    /// Writes a script that leaves the mark, and returns its path.
     fn trap(&self) -> String {
         let path = self.folder.join("trap.sh");
         fs::write(&path, format!("#!/bin/sh\necho ran >> {}\ncat\n", self.mark().display())).unwrap();

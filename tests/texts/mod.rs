@@ -58,7 +58,7 @@ fn is_blessed() -> bool {
     std::env::var_os("STEELBANK_BLESS").is_some()
 }
 
-/// Fails with the lines around the first difference.
+/// Compares two texts. If they differ, panics with the lines around the first difference.
 #[track_caller]
 fn compare(place: &dyn std::fmt::Display, expected: &str, found: &str) {
     let lines = expected.lines().zip(found.lines());
@@ -108,7 +108,8 @@ pub(crate) fn in_general(text: &str, folders: &[(&Path, &str)]) -> String {
     general.into_owned()
 }
 
-/// Writes the files of `text` below `root`: a line `//- PATH` begins a file.
+/// Writes the files of `text` below `root`: a line `//- PATH` begins a file. Each file ends in one
+/// newline.
 pub(crate) fn write_project(root: &Path, text: &str) {
     for file in format!("\n{text}").split("\n//- ").skip(1) {
         let (path, text) = file.split_once('\n').unwrap_or((file, ""));
