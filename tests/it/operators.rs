@@ -16,8 +16,8 @@ fn written(source: &str) -> String {
     answer.unwrap_or_else(|error| panic!("{source}: {error}")).output
 }
 
-/// Defining operators. Their forms cannot be generated from a shape; tests/torture has marked
-/// sources for them.
+/// Operators with forms that cannot be generated from a shape. tests/torture has marked sources
+/// for the operators that can occur alone.
 const DEFINITIONS: [&str; 16] = [
     "DEFCLASS", "DEFINE-CONDITION", "DEFSTRUCT", "DEFGENERIC", "DEFMETHOD", "DEFINE-METHOD-COMBINATION",
     "DEFPACKAGE", "LOOP", "DECLARE", "DECLAIM",

@@ -50,7 +50,7 @@ pub(crate) fn folder(name: &str) -> Folder {
     Folder::new(name)
 }
 
-/// Returns `plain` with all kinds of line ends, byte order marks and file ends, each with a name.
+/// Returns `plain` with different line ends, byte order marks and file ends, each text with a name.
 pub(crate) fn written_in_all_ways(plain: &str) -> Vec<(&'static str, String)> {
     let crlf = plain.replace('\n', "\r\n");
     vec![

@@ -28,7 +28,7 @@ fn index(bank: &Steelbank, diagnostics: &[steelbank::loaded::Diagnostic]) -> (Ve
     (bytes, read)
 }
 
-/// Returns the name of the last descriptor of a SCIP symbol.
+/// Returns the name in the last descriptor of a SCIP symbol, such as `name` for `(setf name)`.
 fn own_name(symbol: &str) -> String {
     let parsed = parse_symbol(symbol).unwrap_or_else(|error| panic!("{symbol}: {error:?}"));
     assert_eq!(parsed.scheme, "steelbank");

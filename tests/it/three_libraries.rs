@@ -345,7 +345,7 @@ fn users_are_the_projects(world: &World) {
     assert!(own * 10 >= all * 9 && all > 300, "{own} of {all}");
 }
 
-/// Compares the direct callers of all functions but (SETF F) with sb-introspect's.
+/// Compares the direct callers of all functions, also (SETF F), with sb-introspect's.
 fn callers_agree(world: &World) {
     let definitions = Definitions::of(world);
     let mut compared = 0;

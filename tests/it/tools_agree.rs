@@ -277,7 +277,8 @@ pub(crate) fn packages_agree(world: &World) {
     expect_text("missing package", &missing.text);
 }
 
-/// Compares expansions with MACROEXPAND-1 and MACROEXPAND, except the numbers of gensyms.
+/// Compares expansions with MACROEXPAND-1, MACROEXPAND and MACROEXPAND-ALL, except the numbers of
+/// gensyms.
 pub(crate) fn expansions_agree(world: &World) {
     let plain = |text: &str| {
         let mut plain = String::new();

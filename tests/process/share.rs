@@ -162,7 +162,7 @@ fn each_client_inspects_its_own_objects() {
     end(vec![first, second], &host);
 }
 
-/// The outcome of one request, as the test of many clients sees it.
+/// Counts of a client's requests: answered, and interrupted by a restart.
 #[derive(Debug, Default)]
 struct Tally {
     answered: usize,

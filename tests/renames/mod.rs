@@ -196,7 +196,7 @@ pub(crate) fn rename_all(bank: &Steelbank, names: &[String], copy: &Path) -> Tab
         if class != Class::Narrow && std::env::var_os("STEELBANK_RENAME_SHOW").is_some() {
             let (reason, conflicts, cautions) = (&plan.reason, &plan.conflicts, &plan.cautions);
             println!("seen: {class:?} {name}: {reason} {conflicts:?} {cautions:?}");
-            if reason.starts_with("What") {
+            if reason.starts_with("The meaning of") {
                 show_doubts(bank, name);
             }
         }
@@ -273,7 +273,8 @@ fn show_doubts(bank: &Steelbank, name: &str) {
     }
 }
 
-/// Loads `systems`. Returns the status and the sorted diagnostics of each, as [`plain`] writes them.
+/// Loads `systems`. Returns the status and the sorted diagnostics of each, as [`plain`] writes
+/// them.
 pub(crate) fn report(bank: &Steelbank, systems: &[String], folders: [&Path; 2]) -> Vec<String> {
     let mut report = Vec::new();
     for system in systems {
@@ -295,8 +296,8 @@ fn failure(answer: &LoadAnswer) -> Option<FailureKind> {
     answer.failure.as_ref().map(|failure| failure.kind)
 }
 
-/// Converts a message to upper case, and removes what differs between runs: the suffix of new names,
-/// `folders`, words with digits, and SB-RT's memory dumps of failed values.
+/// Converts a message to upper case, and removes what differs between runs: the suffix of new
+/// names, `folders`, words with digits, and SB-RT's memory dumps of failed values.
 pub(crate) fn plain(text: &str, folders: [&Path; 2]) -> String {
     let hexadecimal = |word: &str| !word.is_empty() && word.chars().all(|char| char.is_ascii_hexdigit());
     let dumped = |line: &&str| {
