@@ -81,7 +81,7 @@ fn missing_project_folder_is_reported() {
     let callers = client.text("who-calls", json!({ "name": "mv:one" }));
     assert!(callers.contains("a.lisp:4:"), "{callers}");
 
-    // A second definition of the system, as in a checkout inside the project.
+    // Add a second definition of the system, as in a checkout inside the project.
     fs::create_dir_all(project.join("branch")).unwrap();
     fs::copy(project.join("mv.asd"), project.join("branch/mv.asd")).unwrap();
     expect_text("system defined twice", &client.text("list-systems", json!({})));

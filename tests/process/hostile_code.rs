@@ -535,7 +535,7 @@ fn rerun(what: &str, act: fn(&mut World)) -> bool {
     }
 }
 
-/// Code that closes all descriptors cuts the connection to the client: the server reports it, and
+/// Code that closes all descriptors cuts the connection to the client. The server reports this and
 /// ends.
 #[test]
 fn server_without_streams_ends_with_an_error() {

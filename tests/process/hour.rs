@@ -16,8 +16,9 @@ use crate::program::{Streams, ends_well, initialized};
 use crate::swank::{COMPILED, Editor, has_slime, is_installed, port, project, serving};
 
 const AGENTS: usize = 8;
-/// The limits of the median time to an answer, and of the time until the port listens again.
+/// The limit of the median time to an answer.
 const ANSWERED: Duration = Duration::from_millis(100);
+/// The limit of the time until the port listens again.
 const LISTENS: Duration = Duration::from_secs(2);
 /// The time after which a restart counts as failed.
 const RESTARTED: Duration = Duration::from_secs(90);

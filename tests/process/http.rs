@@ -429,7 +429,7 @@ fn unauthorized_requests_are_refused_and_block_nobody() {
     let chunked = [("Transfer-Encoding", "chunked"), ("Content-Length", ""), session.headers()[0]];
     let pieces = format!("100000\r\n{}\r\n", " ".repeat(1 << 20)).repeat(5) + "0\r\n\r\n";
     assert_eq!(server.send("POST", &chunked, pieces.as_bytes()).status, 413);
-    // Headers that contradict the body.
+    // Send headers that contradict the body.
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}
     });

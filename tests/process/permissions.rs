@@ -441,7 +441,7 @@ fn files_are_compared_with_the_commit_by_bytes() {
     found.sort();
     assert_eq!(found, ["g::d", "g::e", "g::f"]);
 
-    // A new staged file, a deleted file, a file outside of a sparse checkout, and a FIFO.
+    // Create a new staged file, a deleted file, a file outside of a sparse checkout, and a FIFO.
     let repository = Repository::new("");
     for name in ["gone", "sparse", "pipe"] {
         repository.write(&format!("{name}.lisp"), &format!("(in-package :g)\n(defun {name} (x) x)\n"));

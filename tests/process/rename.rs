@@ -274,7 +274,8 @@ fn renames_are_verified() {
         ("rn::point", "dot", Scope::Auto),
         ("rn::point-x", "point-across", Scope::Auto),
         ("rn::*depth*", "*level*", Scope::Auto),
-        // One list more, and a local variable with an inherited symbol.
+        // The first plan adds a list, a structure option. In the second plan, a local variable has
+        // an inherited symbol.
         ("rn::make-node", "create-node", Scope::Auto),
         ("rn-util:limit", "bound", Scope::Auto),
         ("rn::def-thing", "define-thing", Scope::Auto),

@@ -308,7 +308,7 @@ fn memory(process: &Value) -> u64 {
 #[test]
 fn five_clients_need_at_most_half_more_memory() {
     let folder = project("share-memory");
-    // A project with the systems and data of a typical project.
+    // Give the project the dependencies and data of a typical project.
     let held = "(defvar cl-user::*held* (make-array 4000000 :initial-element 7))\n";
     let path = folder.0.join("project/shop.lisp");
     std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + held).unwrap();
