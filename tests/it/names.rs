@@ -45,7 +45,7 @@ const FIELDS: [&str; 25] = [
 /// Adds the names in an answer to `names`.
 fn collect(answer: &Value, names: &mut BTreeSet<String>) {
     for (key, value) in answer.as_object().into_iter().flatten() {
-        // Skips requested names, definition lines, exact names of symbols, and names outside Lisp.
+        // Skip requested names, definition lines, exact names of symbols, and names outside Lisp.
         if ["asked", "defined"].contains(&key.as_str()) {
             continue;
         }

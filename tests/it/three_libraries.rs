@@ -440,7 +440,7 @@ fn structure_agrees(world: &World) {
         if answer["own_syntax"].is_object() || !text.contains("\n(defun ") {
             continue;
         }
-        // Removes the definition's last parenthesis.
+        // Remove the definition's last parenthesis.
         let start = text.find("\n(defun ").unwrap() + 1;
         let Some(next) = text[start..].find("\n\n(") else { continue };
         let end = start + next;

@@ -81,7 +81,7 @@ fn local_macros_run_only_with_permission() {
     let answer = client.structured("macroexpand", json!({ "path": "new.lisp", "line": 1, "depth": "all" }));
     assert_eq!(answer["left"].as_array().map(Vec::len), Some(1), "{answer}");
     client.error("macroexpand", json!({ "path": "new.lisp", "line": 2, "depth": "all" }));
-    // Macros of SBCL and ASDF that evaluate their arguments.
+    // Macros of SBCL and ASDF that evaluate their arguments are refused.
     for form in [
         format!("(defclass c () ((a :initform {trap})) (:metaclass structure-class))"),
         format!("(uiop:os-cond ({trap} 1))"),

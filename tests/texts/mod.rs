@@ -29,7 +29,7 @@ pub(crate) fn expect(path: &str, text: &str) {
 /// ends of lines does not count.
 #[track_caller]
 pub(crate) fn expect_text(name: &str, text: &str) {
-    // Serializes the tests of one process, which may bless sections of one table.
+    // Serialize the tests of one process, which may bless sections of one table.
     static TABLES: Mutex<()> = Mutex::new(());
     let _guard = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(Location::caller().file()).with_extension("txt");
