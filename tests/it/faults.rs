@@ -385,7 +385,7 @@ fn questions_never_intern() {
         let _ = bank().answer(&WhoRequest::calls(name).package("CL-USER"));
     }
     for name in ["NEVER-SEEN-BEFORE", "never seen", "NEVER-SEEN"] {
-        // Passes a string: reading a symbol would intern it.
+        // Pass a string: reading a symbol would intern it.
         assert_eq!(evaluate(&format!("(find-symbol (string {name:?}) :cl-user)")), ["NIL", "NIL"]);
         assert_eq!(evaluate(&format!("(find-symbol (string {name:?}) :keyword)")), ["NIL", "NIL"]);
     }
@@ -400,7 +400,8 @@ fn timers_of_lisp_work() {
 
 #[test]
 fn child_processes_are_waited_for() {
-    // Without SIGCHLD, SBCL looks for ended children every ten seconds, and the deadline passes.
+    // Without SIGCHLD, SBCL would look for ended children only every ten seconds, and the deadline
+    // would pass.
     let answer = bank()
         .run(&EvaluateRequest::new("(dotimes (i 5) (sb-ext:run-program \"/bin/sh\" '(\"-c\" \"echo heard; sleep 0.1\") :output *standard-output*))").values(), &Control::new(Duration::from_secs(9)))
         .unwrap();

@@ -274,8 +274,8 @@ fn renames_are_verified() {
         ("rn::point", "dot", Scope::Auto),
         ("rn::point-x", "point-across", Scope::Auto),
         ("rn::*depth*", "*level*", Scope::Auto),
-        // The first plan adds a list, a structure option. In the second plan, a local variable has
-        // an inherited symbol.
+        // Renaming make-node adds a list, a structure option. A local variable has the symbol
+        // `limit`, which its package inherits.
         ("rn::make-node", "create-node", Scope::Auto),
         ("rn-util:limit", "bound", Scope::Auto),
         ("rn::def-thing", "define-thing", Scope::Auto),
@@ -363,7 +363,7 @@ fn exports_used_by_other_files_are_verified() {
 (defun width (x) x)
 ",
             ),
-            // Depends on the exports at read time. ASDF does not know this dependency.
+            // This file depends on the exports at read time. ASDF does not know this dependency.
             (
                 "again.lisp",
                 "(defpackage :rx-again (:use :cl :rx)

@@ -68,7 +68,7 @@ fn wrong_library_is_named() {
     let error = start(installation);
     assert!(error.contains(&*text.to_string_lossy()), "{error}");
 
-    // Another library: this test's libc.
+    // Try another library: this test's libc.
     let libc = fs::read_to_string("/proc/self/maps")
         .unwrap()
         .lines()
