@@ -11,8 +11,8 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Reads all Rust files in `folder`: each one's path in the repository, and its text without unit
-/// tests.
+/// Reads all Rust files in `folder`. Returns each file's path in the repository, and its text
+/// without unit tests.
 fn sources(folder: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for path in files(folder, "rs") {
@@ -44,7 +44,8 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Removes each item after `#[cfg(test)]`. rustfmt indents its last line as the attribute.
+/// Removes each item after `#[cfg(test)]`. The item's last line has the attribute's indentation,
+/// because rustfmt formats the code.
 fn without_tests(text: &str) -> String {
     let mut kept = String::new();
     let mut lines = text.lines();
@@ -109,10 +110,10 @@ fn modules_use_only_lower_modules() {
         let text = code(&text).collect::<Vec<_>>().join("\n");
         for name in used_of_crate(&text) {
             let used = exported.get(name).map_or(name, String::as_str);
-            // A door uses the public library, as other programs do.
+            // A door may use all that the library exports, as other programs do.
             let is_public = module == "doors" && exported.contains_key(name);
             let known = used == module || is_public || allowed.contains(&used) || !modules.contains(&used);
-            assert!(known, "{path}: {module} uses {name} of {used}");
+            assert!(known, "{path}: {module} must not use {name} of {used}");
         }
     }
 }
@@ -149,8 +150,8 @@ fn uses_of_exported_names_are_found() {
     assert_eq!((exported["WhoRequest"].as_str(), exported["Error"].as_str()), ("actions", "handle"));
 }
 
-/// Doors use actions only through the list of tools. The language server asks about positions,
-/// which no tool has.
+/// Doors use actions only through the list of tools. The language server is the exception: it
+/// needs answers about positions in texts, which no tool gives.
 #[test]
 fn doors_use_no_action_directly() {
     for (path, text) in sources("src/doors") {
@@ -225,17 +226,17 @@ fn type_definitions_are_found() {
     assert_eq!(defined_type("pub fn structure() {"), None);
 }
 
-/// The permitted searches in sentences: file, searched variable, reason.
+/// The places that may search a sentence for words: file, searched variable, reason.
 const SEARCHED: &[(&str, &str, &str)] = &[
     ("src/engine/start.rs", "reason", "SBCL reports a failed start only as text"),
-    ("src/handle/loaded/text.rs", "message", "a file in Lisp's message is not repeated"),
+    ("src/handle/loaded/text.rs", "message", "a file that Lisp's message contains is not repeated"),
     ("src/actions/run/trial/run.rs", "why", "absolute paths are shortened"),
     ("src/actions/run/load_system.rs", "message", "absolute paths are shortened"),
     ("src/actions/run/load_system.rs", "remedy", "absolute paths are shortened"),
 ];
 
-/// Returns the name of the message, error or similar text that a line of code searches for words,
-/// if any. Replacing a single character is no search.
+/// Returns the name of the variable that a line of code searches for words, if it holds a message,
+/// an error or a similar text. Replacing a single character does not count as a search.
 fn searched_sentence(line: &str) -> Option<&str> {
     const SENTENCES: &[&str] = &[
         "message", "caution", "reason", "sentence", "why", "error", "note", "remedy", "advice", "to_string",
@@ -451,7 +452,7 @@ fn table_of_formats_has_all_versions() {
 /// Error types without attributes of `thiserror`. The page describes them in other words than the
 /// code.
 const SELF_RENDERED: [&str; 5] = ["NotFound", "LoadError", "WatchRefusal", "FailureKind", "FaultKind"];
-/// Errors that only carry the text of others.
+/// Error types that only contain the text of another error.
 const CARRIERS: [&str; 2] = ["Failure", "Malformed"];
 
 /// Lists the type and variant of each error in `text`, and its message, with … for placeholders.
@@ -607,7 +608,7 @@ fn drawn(page: &str) -> String {
         ("Swank", "#7a5195"),
         ("ripgrep", "#3b6fb6"),
     ];
-    // A decade has 130 points; the axis begins at 0.1 ms.
+    // A factor of ten is 130 points wide; the axis begins at 0.1 ms.
     let at = |milliseconds: f64| 410.0 + 130.0 * (milliseconds / 0.1).log10();
     let rows = page.lines().filter(|line| line.contains(" ms |"));
     let rows: Vec<Vec<&str>> =

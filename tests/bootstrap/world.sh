@@ -1,6 +1,6 @@
-# Functions for the rows of tests/bootstrap.sh: their checks, and the world of files and programs
-# that each row runs in. tests/bootstrap.sh sources this file after it has set repository and
-# scratch.
+# Functions for the rows of tests/bootstrap.sh: their checks, and the files and programs that each
+# row runs with. tests/bootstrap.sh sources this file after it has set the variables repository
+# and scratch.
 # shellcheck shell=sh
 
 # ---- What the rows say ----------------------------------------------------------------------------------
@@ -48,8 +48,8 @@ fake() { # name; the script on standard input
     chmod +x "$bin/$1"
 }
 
-# A source tree whose make.sh leaves what SBCL's leaves. How its SBCL fares in the self-test, and what make.sh does
-# half-way, is up to the row: files fitness and during.
+# Writes a source tree with a make.sh that creates the same files as SBCL's. The files fitness and
+# during of a row determine how its SBCL does in the self-test, and what make.sh does half-way.
 make_source() { # folder
     mkdir -p "$1/src/code" "$1/src/runtime" "$1/contrib/sb-posix" "$1/tlsf-bsd/tlsf"
     printf '(old)\n' >"$1/src/code/repack-xref.lisp"

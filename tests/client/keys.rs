@@ -26,7 +26,7 @@ impl<'de> Visitor<'de> for KeysOnce {
         let mut keys = HashSet::new();
         while let Some((key, _)) = map.next_entry::<String, Self>()? {
             if keys.contains(&key) {
-                return Err(Error::custom(format!("the key {key:?} stands twice in an object")));
+                return Err(Error::custom(format!("the key {key:?} occurs twice in an object")));
             }
             keys.insert(key);
         }
@@ -68,6 +68,6 @@ fn a_key_that_stands_twice_is_told() {
     let read = |text| serde_json::from_str::<KeysOnce>(text).map(drop);
     assert!(read(r#"{"a":[{"b":1,"c":null}],"b":{"a":1.5,"c":-1},"c":"x"}"#).is_ok());
     assert!(
-        read(r#"{"a":[true,{"b":1,"c":2,"b":1}]}"#).unwrap_err().to_string().contains("\"b\" stands twice")
+        read(r#"{"a":[true,{"b":1,"c":2,"b":1}]}"#).unwrap_err().to_string().contains("\"b\" occurs twice")
     );
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use keys::KeysOnce;
 
-/// Whether the response is a temporary failure: Lisp died or is restarting.
+/// Whether the response is a temporary failure: Lisp is dead, restarting or loading.
 pub(crate) fn is_passing(response: &Value) -> bool {
     response["error"]["data"]["passing"] == true || response["result"]["_meta"]["steelbank/passing"] == true
 }
@@ -21,7 +21,7 @@ pub(crate) fn is_passing(response: &Value) -> bool {
 /// The number of seconds to wait for an answer: much more than any answer needs.
 const REPLY_SECONDS: i64 = 900;
 
-/// A stream that fails a read after [`REPLY_SECONDS`].
+/// A stream that panics if a read waits longer than [`REPLY_SECONDS`].
 struct Patient<T>(T);
 
 impl<T: Read + AsFd> Read for Patient<T> {

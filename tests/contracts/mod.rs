@@ -156,8 +156,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Asks every row and compares the answers. Every difference must be declared in
-/// docs/internals/contracts.md, and every declared row must differ.
+/// Makes the call of every row, and compares the answers with the expected answers. Every
+/// difference must be declared in docs/internals/contracts.md, and every declared row must differ.
 pub(crate) fn check(root: &Path, rows: &[Row], mut ask: impl FnMut(&Row) -> Answer) {
     let declared = declared();
     let (mut wrong, mut differ) = (Vec::new(), BTreeSet::new());
@@ -187,11 +187,11 @@ pub(crate) fn check(root: &Path, rows: &[Row], mut ask: impl FnMut(&Row) -> Answ
             ));
         }
     }
-    assert!(wrong.is_empty(), "{} rows are not as the contracts want:\n{}", wrong.len(), wrong.join("\n\n"));
+    assert!(wrong.is_empty(), "{} rows differ from the contracts:\n{}", wrong.len(), wrong.join("\n\n"));
     let idle: Vec<&String> = declared.keys().filter(|id| !differ.contains(id.as_str())).collect();
-    assert!(idle.is_empty(), "docs/internals/contracts.md declares what is no deviation: {idle:?}");
+    assert!(idle.is_empty(), "docs/internals/contracts.md declares needless deviations: {idle:?}");
     let asked: BTreeSet<String> = rows.iter().map(|row| row.id.to_owned()).collect();
-    assert_eq!(asked, demands(), "each demand has a row");
+    assert_eq!(asked, demands(), "each requirement must have a row");
 }
 
 /// Reads the declared deviations: the table below "## Deviations" in docs/internals/contracts.md.

@@ -1,6 +1,8 @@
-"""Tries each request at a symbol of a small project, and prints which are answered with something: for the table in
-docs/editors.md. Usage: features.py COMMAND... with a server that speaks on its standard streams, or that prints a port. RUST
-in the environment has the same project in Rust."""
+"""Sends each request about a symbol of a small project to a language server, and prints which have
+a result, for the table in docs/peers.md.
+
+Usage: features.py COMMAND... The server uses its standard streams, or prints a port. If RUST is set
+in the environment, the same project in Rust is used."""
 
 import json
 import os

@@ -120,7 +120,7 @@ impl Checked<'_> {
             let mut users = BTreeSet::new();
             for user in answer.users.iter() {
                 match &user.position {
-                    // A function of another project, or without a file.
+                    // Skip functions of other projects, and functions without a file or line.
                     None => continue,
                     Some(at) if at.place.file.starts_with('/') || at.place.file.starts_with("SYS:") => {
                         continue;

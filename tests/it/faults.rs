@@ -235,7 +235,7 @@ fn recursive_print_object_ends() {
          (defmethod print-object ((object cl-user::nesting) stream) (format stream \"~s\" object))
          (defvar cl-user::*nesting* (make-instance 'cl-user::nesting))",
     );
-    // The contract sets *print-circle*, which ends the recursion.
+    // The contract requires *print-circle*, which ends the recursion.
     assert_eq!(value("*nesting*").0, "#1=#1#");
 }
 
@@ -385,7 +385,7 @@ fn questions_never_intern() {
         let _ = bank().answer(&WhoRequest::calls(name).package("CL-USER"));
     }
     for name in ["NEVER-SEEN-BEFORE", "never seen", "NEVER-SEEN"] {
-        // Passes a string: reading a symbol would intern it.
+        // Pass a string: reading a symbol would intern it.
         assert_eq!(evaluate(&format!("(find-symbol (string {name:?}) :cl-user)")), ["NIL", "NIL"]);
         assert_eq!(evaluate(&format!("(find-symbol (string {name:?}) :keyword)")), ["NIL", "NIL"]);
     }
@@ -400,7 +400,8 @@ fn timers_of_lisp_work() {
 
 #[test]
 fn child_processes_are_waited_for() {
-    // Without SIGCHLD, SBCL looks for ended children every ten seconds, and the deadline passes.
+    // Without SIGCHLD, SBCL would look for ended children only every ten seconds, and the deadline
+    // would pass.
     let answer = bank()
         .run(&EvaluateRequest::new("(dotimes (i 5) (sb-ext:run-program \"/bin/sh\" '(\"-c\" \"echo heard; sleep 0.1\") :output *standard-output*))").values(), &Control::new(Duration::from_secs(9)))
         .unwrap();
@@ -428,7 +429,7 @@ fn panic_in_a_listener_is_contained() {
         let slow = bank().lisp().submit(lane, Duration::from_millis(100), None, |on_lisp| {
             on_lisp.call("values", &["CL-USER", "(sleep 1)"])
         });
-        slow.when_done(|_| panic!("the listener's own, of a job that was late"));
+        slow.when_done(|_| panic!("a panic in the listener of a late job"));
         sound();
     }
     assert!(runs_out_of_time("(loop)"));

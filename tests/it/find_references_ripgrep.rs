@@ -150,7 +150,7 @@ fn compare(tree: &str, texts: &[&str]) {
     );
 }
 
-/// Picks names of all frequencies: three words from each of 25 files.
+/// Picks names of all frequencies: three words from each of some 25 files.
 fn names_in(root: &Path) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let files = Command::new(rg())

@@ -78,12 +78,12 @@ fn polluted_environment_gives_the_same_index() {
         exports[0].len(),
         exports[1].len()
     );
-    let IndexData::File(index) = Installation::built().index else { panic!("built() is the split form") };
+    let IndexData::File(index) = Installation::built().index else { panic!("built() has no index file") };
     let places =
         steelbank_xref::places::of_sources(&exports[0], Installation::built().sources.as_deref()).unwrap();
     assert!(
         steelbank_xref::bake::bake(&exports[0], &places).unwrap() == fs::read(index).unwrap(),
-        "the index in use is not the one that is made now; cargo build makes it anew"
+        "the index in use differs from the index that is built now; cargo build rebuilds it"
     );
     for (name, export) in ["clean", "polluted"].into_iter().zip(&exports) {
         let path = folder.path().display().to_string();

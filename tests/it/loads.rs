@@ -157,12 +157,12 @@ fn damaged_cache_is_rebuilt() {
         assert_eq!(load(&bank, "old").status, LoadStatus::Loaded);
         assert_ne!(fs::read(&record).unwrap(), bytes);
     }
-    // Loads twice: the fasl of a dependent file is now older than that of its dependency.
+    // Load twice: the fasl of a dependent file is now older than that of its dependency.
     for _ in 0..2 {
         bank.value("(asdf:clear-system \"old\")");
         load(&bank, "old");
     }
-    // Compilation sets *features*, which no fasl records.
+    // The file changes *features*, which no fasl records.
     let features = "(eval-when (:compile-toplevel :load-toplevel :execute) (setf *features* nil))";
     define(&root, "bare", &[("bare-file", features), ("bare-after", "(list 1)")]);
     bank.value("(defvar cl-user::*kept-features* *features*)");
@@ -173,7 +173,7 @@ fn damaged_cache_is_rebuilt() {
     }
     bank.value("(asdf:clear-system \"old\")");
     assert_eq!(load(&bank, "old").compiled.len(), 0);
-    // Deletes the sidecars.
+    // Delete the sidecars.
     for tap in below(&root.join("cache/taps"), ".tap") {
         fs::remove_file(tap).unwrap();
     }
@@ -181,7 +181,7 @@ fn damaged_cache_is_rebuilt() {
     assert_eq!(load(&bank, "old").compiled.len(), 2);
     let taps = below(&root.join("cache/taps"), ".tap").len();
     assert!(taps >= 2, "{taps}");
-    // Makes the cache unwritable.
+    // Make the cache unwritable.
     fs::remove_dir_all(fasl.parent().unwrap()).unwrap();
     fs::write(fasl.parent().unwrap(), "").unwrap();
     let (_, failure) = {

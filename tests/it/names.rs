@@ -45,7 +45,7 @@ const FIELDS: [&str; 25] = [
 /// Adds the names in an answer to `names`.
 fn collect(answer: &Value, names: &mut BTreeSet<String>) {
     for (key, value) in answer.as_object().into_iter().flatten() {
-        // Skips requested names, definition lines, exact names of symbols, and names outside Lisp.
+        // Skip requested names, definition lines, exact names of symbols, and names outside Lisp.
         if ["asked", "defined"].contains(&key.as_str()) {
             continue;
         }
@@ -126,7 +126,7 @@ fn names_in_answers_are_accepted_by_all_tools() {
         }
         let bare: String = name.split('"').step_by(2).collect();
         let bare: String = bare.split('|').step_by(2).collect();
-        assert_eq!(bare, bare.to_lowercase(), "{name} is not as a person writes it");
+        assert_eq!(bare, bare.to_lowercase(), "{name} is not written as in Lisp code");
         let own = ["more:", "odd.core:", "|my pkg|:"].iter().any(|package| name.contains(package));
         for (tool, arguments) in asked(&name).into_iter().take(if own { 15 } else { 2 }) {
             let answer =

@@ -16,8 +16,8 @@ fn written(source: &str) -> String {
     answer.unwrap_or_else(|error| panic!("{source}: {error}")).output
 }
 
-/// Defining operators. Their forms cannot be generated from a shape; tests/torture has marked
-/// sources for them.
+/// Operators with forms that cannot be generated from a shape. tests/torture has marked sources
+/// for the operators that can occur alone.
 const DEFINITIONS: [&str; 16] = [
     "DEFCLASS", "DEFINE-CONDITION", "DEFSTRUCT", "DEFGENERIC", "DEFMETHOD", "DEFINE-METHOD-COMBINATION",
     "DEFPACKAGE", "LOOP", "DECLARE", "DECLAIM",
@@ -63,8 +63,8 @@ fn table_has_all_standard_operators() {
     }
 }
 
-/// A form generated from a shape. A part that must be evaluated is `(steelbank-oracle::ev 1)`, a
-/// part that must not be evaluated is `qu1`.
+/// A form generated from a shape. Parts that must be evaluated are written as
+/// `(steelbank-oracle::ev 1)`, and parts that must not be evaluated as `qu1`, with other numbers.
 struct Form {
     text: String,
     count: usize,
@@ -83,7 +83,7 @@ impl Form {
             "ALLOW-WITH-INTERRUPTS" | "WITH-LOCAL-INTERRUPTS" => {
                 form.text = format!("(sb-sys:without-interrupts {})", form.text);
             }
-            // Omit the other parts: the short form has no more elements.
+            // The short form has only two arguments, so omit the other parts.
             "DEFSETF" if !lists => {
                 return Form { text: format!("({head} na1 car)"), evaluated: Vec::new(), ..form };
             }
@@ -116,7 +116,8 @@ impl Form {
         let text = match part {
             // Write a variable: SETQ takes no form here.
             FormPart::Place if name.ends_with("SETQ") => format!("va{number}"),
-            // Write a constant: the expansion is evaluated where the symbol macro is used.
+            // Write a constant: this form does not evaluate the expansion; uses of the symbol
+            // macro do.
             FormPart::Form if name == "DEFINE-SYMBOL-MACRO" => "1".to_owned(),
             FormPart::LambdaList if name == "HANDLER-CASE" => format!("(x{number})"),
             FormPart::Place => format!("(car {})", self.evaluated()),

@@ -50,7 +50,8 @@ fn in_a_process_of_its_own() {
     for form in fs::read_to_string(here.join("scenario.lisp")).unwrap().split("\n\n") {
         run(&bank, form);
     }
-    // After several exports, the next one covers everything since the core was saved.
+    // Each export covers the changes since the previous export. After several of these, an export
+    // covers all changes since the core was saved.
     for number in 0.. {
         assert!(number < 20, "each export still begins at the previous one");
         run(&bank, &format!("(defun cl-user::exported-{number} (x) (list x {number}))"));
@@ -75,7 +76,7 @@ fn check(bank: &Steelbank, when: &str, folder: &Path) -> usize {
             let index = bank.index();
             (answer.values == [index.stamp().to_string()]).then_some(index)
         })
-        .unwrap_or_else(|| panic!("{when}: each time, code is compiled between the oracle and the index"));
+        .unwrap_or_else(|| panic!("{when}: SBCL compiled code between the two lists in each attempt"));
     let symbols = compare::symbols(&index, folder);
     assert_eq!(symbols.differences, [""; 0], "{when}");
     let uses = compare::uses(&index, folder);

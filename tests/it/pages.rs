@@ -78,7 +78,7 @@ fn joined(world: &World, tool: &str, arguments: &Value, budget: usize) -> BTreeM
             _ => break,
         }
     }
-    // Requests the omitted places of functions.
+    // Request the places of the functions that the page lists without places.
     if let Some(cursor) = bare {
         arguments["cursor"] = json!(cursor);
         let users = lists.get_mut("/users").unwrap();
@@ -103,7 +103,7 @@ fn check(world: &World, tool: &str, arguments: &Value, random: &mut Random) -> b
     let mut lists = BTreeMap::new();
     add_lists(&whole.structured, String::new(), &mut lists);
     lists.retain(|name, values| !values.is_empty() && !BESIDE.contains(&name.as_str()));
-    // An entry larger than a page is truncated: choose a larger budget.
+    // Choose a budget above the largest entry, because a page truncates an entry that exceeds it.
     let largest = lists.values().flatten().map(|entry| entry.to_string().len()).max().unwrap_or(0);
     let budget = (8_000 + random.below(52_000)).max(largest + 6_000);
     let several = whole.structured.json().len() > budget || whole.text.len() > budget;

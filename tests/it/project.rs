@@ -50,7 +50,7 @@ pub(crate) fn folder(name: &str) -> Folder {
     Folder::new(name)
 }
 
-/// Returns `plain` with all kinds of line ends, byte order marks and file ends, each with a name.
+/// Returns `plain` with different line ends, byte order marks and file ends, each text with a name.
 pub(crate) fn written_in_all_ways(plain: &str) -> Vec<(&'static str, String)> {
     let crlf = plain.replace('\n', "\r\n");
     vec![
@@ -110,7 +110,7 @@ fn project_is_loaded_and_queried() {
         .into_iter()
         .chain(secondary.map(|name| format!("shop/{name}")))
         .collect();
-    assert_eq!(names, expected, "also those that nothing has run yet");
+    assert_eq!(names, expected, "systems that are not loaded are listed, too");
     assert_eq!(systems.systems[1].files, 2);
     assert!(systems.systems[0].incomplete && !systems.systems[1].incomplete);
 
@@ -130,7 +130,7 @@ fn project_is_loaded_and_queried() {
     let request = LoadRequest::system("shop").force();
     assert_eq!(bank.run(&request, &control).unwrap().status, LoadStatus::Loaded);
     let steps: Vec<_> = (1..=4).map(|step| (step, Some(4))).collect();
-    assert_eq!(*forced.lock().unwrap(), steps, "though all is loaded already");
+    assert_eq!(*forced.lock().unwrap(), steps, "a forced load repeats all steps");
 
     let found = bank.answer(&CodeFindReferencesRequest::new("shop::price"));
     let lines: Vec<_> = found.refs.iter().map(|found| (found.place.line, columns(&found.tokens))).collect();
@@ -153,7 +153,7 @@ fn text(bank: &Steelbank) {
     let symbols: Vec<_> = found.references.iter().filter_map(|found| found.symbol.as_ref()).collect();
     assert!(
         symbols.iter().any(|symbol| **symbol == "shop::price"),
-        "which symbol it is, for the file is loaded: {symbols:?}"
+        "names in a loaded file have their symbols: {symbols:?}"
     );
     assert_ne!(bank.ask(&IndexStatusRequest::new(), &control).unwrap().status, IndexState::Missing);
     let nothing = bank.ask(&find_references::FindReferencesRequest::new(""), &control);
@@ -237,7 +237,7 @@ fn stale(bank: &Steelbank, root: &Path) {
     assert_eq!(
         (sidecar("a.lisp"), sidecar("b.lisp")),
         (1, 1),
-        "one for each file, whatever was loaded before"
+        "each file has one sidecar, whatever was loaded before"
     );
     let definition = bank.answer(&FindDefinitionRequest::new("shop::price").package("CL-USER"));
     assert_eq!(definition.definitions[0].place.line, Some(4));
@@ -310,7 +310,7 @@ fn questions_beside_a_load(bank: &Steelbank) {
     };
     begins.recv().unwrap();
     let found = bank.answer(&CodeFindReferencesRequest::new("shop::price"));
-    assert!(found.loading && !found.refs.is_empty(), "answered, and it says that the image is moving");
+    assert!(found.loading && !found.refs.is_empty(), "the query is answered, and reports the running load");
     assert!(bank.answer(&DescribeSymbolRequest::new("shop::price").package("CL-USER")).description.is_some());
     control.cancellation().cancel();
     // The caller or Lisp may report the cancellation first.
@@ -320,9 +320,5 @@ fn questions_beside_a_load(bank: &Steelbank) {
     }
     // Lisp ends the load and refreshes the index after the answer.
     wait_until("the load never ends", || !bank.is_loading());
-    assert_eq!(
-        load(bank, "shop").status,
-        LoadStatus::Loaded,
-        "the image is usable after a load was called off"
-    );
+    assert_eq!(load(bank, "shop").status, LoadStatus::Loaded, "the image is usable after a cancelled load");
 }

@@ -23,7 +23,7 @@ fn rename(session: &Session, arguments: Value) -> Result<ToolAnswer, Failure> {
     steelbank::actions::tools().get("rename").unwrap().call(session, arguments, &Call::default())
 }
 
-/// Reads all files below `root`.
+/// Reads the files in `root`, without subfolders.
 fn files(root: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found: Vec<_> = fs::read_dir(root)
         .unwrap()

@@ -28,7 +28,7 @@ fn index(bank: &Steelbank, diagnostics: &[steelbank::loaded::Diagnostic]) -> (Ve
     (bytes, read)
 }
 
-/// Returns the name of the last descriptor of a SCIP symbol.
+/// Returns the name in the last descriptor of a SCIP symbol, such as `name` for `(setf name)`.
 fn own_name(symbol: &str) -> String {
     let parsed = parse_symbol(symbol).unwrap_or_else(|error| panic!("{symbol}: {error:?}"));
     assert_eq!(parsed.scheme, "steelbank");
@@ -194,7 +194,8 @@ fn kinds_roles_and_relationships_are_exported() {
         "17 box# definition", "18 define-op! definition", "19 define-op! read",
     ];
     assert_eq!(told, expected);
-    // No standard symbol is defined: neither NIL as a copier, nor IF by the project's macro.
+    // The index defines no standard symbol: not NIL for `(:copier nil)`, and not IF for
+    // `(define-op if)`.
     let standard = document.occurrences.iter().filter(|found| found.symbol.contains(" COMMON-LISP/"));
     let standard: Vec<_> = standard.filter(|found| has(found, SymbolRole::Definition)).collect();
     assert!(standard.is_empty(), "{standard:?}");

@@ -10,8 +10,9 @@
 //!
 //! * `== project` and `== write` write files, each after a line `//- PATH`. Later steps write later
 //!   modification times, because ASDF compares these times in seconds.
-//! * `== replace PATH` replaces a text in a file. Below it are the old text after `-`, and the new
-//!   text after `+`. With `at its date`, the file keeps its modification time.
+//! * `== replace PATH` replaces a text everywhere in a file. Below it are the old text after `-`,
+//!   and the new text after `+`. With `at its date` after the path, the file keeps its modification
+//!   time.
 //! * `== remove PATH`, `== link TARGET PATH` and `== git ARGUMENTS`.
 //!
 //! `== # TEXT` is a comment. STEELBANK_BLESS=1 writes the current answers into the files: review

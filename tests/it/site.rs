@@ -36,7 +36,7 @@ fn values<'a>(page: &'a str, attribute: &str) -> Vec<&'a str> {
 }
 
 /// Checks that every link of the site has its target, that no page has an id twice, and that no
-/// link leaves the site.
+/// link leaves the site. Returns the number of links.
 fn check_links(site: &BTreeMap<String, Vec<u8>>) -> usize {
     let pages: BTreeMap<&str, &str> = site
         .iter()

@@ -128,11 +128,11 @@ fn nothing_outside_the_root_is_read() {
     symlink("nowhere", world.path("dangling")).unwrap();
     rustix::fs::mkfifoat(rustix::fs::CWD, world.path("pipe"), rustix::fs::Mode::RWXU).unwrap();
     assert_eq!(world.places("needle"), ["real/a.txt:1:1"]);
-    // Replaces an indexed file by a link out of the root.
+    // Replace an indexed file by a link out of the root.
     fs::remove_file(world.path("real/a.txt")).unwrap();
     symlink(&outside, world.path("real/a.txt")).unwrap();
     assert_eq!(world.places("needle"), [""; 0]);
-    // Replaces a folder by a link.
+    // Replace a folder by a link.
     fs::remove_file(world.path("real/a.txt")).unwrap();
     world.write("real/a.txt", "needle\n");
     assert_eq!(world.places("needle"), ["real/a.txt:1:1"]);

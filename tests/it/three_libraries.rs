@@ -132,7 +132,7 @@ fn definitions_agree(world: &World) {
             world,
             package,
             "(let ((all '()))
-               ;; What YASON exports of CL is SBCL's.
+               ;; Skip symbols of CL that YASON exports: SBCL defines them.
                (dolist (kind (and (not (eq (symbol-package symbol) (find-package :cl))) '(:function :macro :generic-function :method :class :condition :structure :variable :constant :type :setf-expander :compiler-macro)))
                  (dolist (source (sb-introspect:find-definition-sources-by-name symbol kind))
                    (let ((file (sb-introspect:definition-source-pathname source)))
@@ -177,7 +177,7 @@ fn callees_agree(world: &World) {
                   (let ((names '()))
                     (dolist (callee (ignore-errors (sb-introspect:find-function-callees (fdefinition symbol))))
                       (let ((name (sb-kernel:%fun-name callee)))
-                        ;; Compiler macros of cl-ppcre make scanners at load time: a constant, called by no function.
+                        ;; cl-ppcre's compiler macros call CREATE-SCANNER at load time, not here.
                         (when (and (symbolp name) (symbol-package name) (not (member name (list symbol 'cl-ppcre:create-scanner)))
                                    (member (package-name (symbol-package name)) '(\"ALEXANDRIA\" \"CL-PPCRE\" \"YASON\") :test #'equal))
                           (pushnew (funcall {WRITTEN} name) names :test #'equal))))
@@ -276,7 +276,7 @@ impl Definitions {
 /// Lists the symbols with definitions in the packages: every fifth symbol, or all in full runs.
 fn names_of_packages(world: &World) -> Vec<String> {
     let mut all = Vec::new();
-    // All symbols take a minute.
+    // Queries for all symbols take a minute.
     let step = if std::env::var_os("STEELBANK_FULL").is_some() { 1 } else { 5 };
     for package in PACKAGES {
         all.extend(world.lines(&format!(
@@ -345,7 +345,7 @@ fn users_are_the_projects(world: &World) {
     assert!(own * 10 >= all * 9 && all > 300, "{own} of {all}");
 }
 
-/// Compares the direct callers of all functions but (SETF F) with sb-introspect's.
+/// Compares the direct callers of all functions, also (SETF F), with sb-introspect's.
 fn callers_agree(world: &World) {
     let definitions = Definitions::of(world);
     let mut compared = 0;
@@ -381,7 +381,8 @@ fn callers_agree(world: &World) {
                 assert!(said.contains(caller), "{name}: {caller} {said:?}");
                 compared += 1;
             }
-            // The compiler records no calls in templates, by name, or in code that it transformed.
+            // The compiler records no calls in templates, calls of quoted names, or calls in code
+            // that it transformed.
             let refs = world.ask("code-find-references", json!({ "symbol": symbol, "limit": 1000 }));
             let others = refs["refs"].as_array().unwrap().iter().filter(|found| {
                 !["call", "macro"].contains(&found["type"].as_str().unwrap()) || found["caller"].is_null()
@@ -439,7 +440,7 @@ fn structure_agrees(world: &World) {
         if answer["own_syntax"].is_object() || !text.contains("\n(defun ") {
             continue;
         }
-        // Removes the definition's last parenthesis.
+        // Remove the definition's last parenthesis.
         let start = text.find("\n(defun ").unwrap() + 1;
         let Some(next) = text[start..].find("\n\n(") else { continue };
         let end = start + next;

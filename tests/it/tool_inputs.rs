@@ -178,7 +178,7 @@ fn removed_definitions_have_users(world: &World) {
         users.iter().map(|user| user["name"].as_str().unwrap().to_owned()).collect()
     };
     expect_text("no changes", &world.answer("impact", json!({ "diff": true })).unwrap().text);
-    // Removes a definition, removes a file, and moves a file.
+    // Remove a definition, remove a file, and move a file.
     std::fs::write(world.root.join("gone.lisp"), "(in-package :edges)\n(defun stays (x) x)\n").unwrap();
     let changed = world.ask("impact", json!({ "diff": true }));
     assert_eq!(

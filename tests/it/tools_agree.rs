@@ -91,7 +91,7 @@ pub(crate) fn outlines_agree_with_the_text(world: &World, package: &str) {
         if counted && ["function", "macro", "variable"].contains(&kind) && words(&bare(each)) == 1 {
             assert!(
                 unused.iter().any(|other| other["name"] == each["name"]),
-                "{each} is named once, and not said to be unused"
+                "{each} is named once, but not listed as unused"
             );
         }
     }
@@ -229,14 +229,14 @@ pub(crate) fn apropos_tells_how_to_widen(world: &World) {
         ask(&json!({ "pattern": "regxe-replace-all" }))["suggestions"],
         json!(["cl-ppcre:regex-replace-all"])
     );
-    // A misspelt word of the name.
+    // The pattern is a misspelt word of a name.
     let near = ask(&json!({ "pattern": "scaner" }));
     assert!(near["suggestions"].to_string().contains("scanner"), "{near}");
     assert_eq!(near["try"], Value::Null, "{near}");
     let nothing = ask(&json!({ "pattern": "no-such-name-anywhere" }));
     assert_eq!(nothing["suggestions"], Value::Null, "{nothing}");
     expect_text("no match", nothing["try"][0].as_str().unwrap());
-    // A local variable in cl-ppcre's scanner.lisp, and nothing else (found by hand).
+    // The name is only a local variable in cl-ppcre's scanner.lisp (found by hand).
     let local = ask(&json!({ "pattern": "cl-ppcre:advance-fn-definition" }));
     expect_text("local variable", local["try"][0].as_str().unwrap());
 }
@@ -277,7 +277,8 @@ pub(crate) fn packages_agree(world: &World) {
     expect_text("missing package", &missing.text);
 }
 
-/// Compares expansions with MACROEXPAND-1 and MACROEXPAND, except the numbers of gensyms.
+/// Compares expansions with MACROEXPAND-1, MACROEXPAND and MACROEXPAND-ALL, except the numbers of
+/// gensyms.
 pub(crate) fn expansions_agree(world: &World) {
     let plain = |text: &str| {
         let mut plain = String::new();

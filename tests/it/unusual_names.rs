@@ -37,7 +37,7 @@ fn long_answers_are_cut(world: &World) {
         }
     }
     assert_eq!(lines, (2..4002).collect::<Vec<u64>>());
-    // Plans with 4000 edits in unloaded text, and with 4000 doubtful places.
+    // Check plans with 4000 edits in unloaded text, and with 4000 doubtful places.
     let plan = world.ask("rename", json!({ "name": "odd.core:frob", "new_name": "grab" }));
     assert!(plan["edits"].as_u64().unwrap() > 4000 && plan["cursor"].is_string(), "{plan}");
     let unknown = (0..4000).map(|_| "(use-slotty 1)\n").collect::<String>();

@@ -61,7 +61,7 @@ fn random_text(random: &mut Random, file: &str, broken: bool) -> String {
     text
 }
 
-/// Finds `name` by a plain scan of the tokens. Returns the lines in each file, except definitions
+/// Finds `name` by a plain scan of the words. Returns the lines in each file, except definitions
 /// and comments.
 fn scan(root: &Path, name: &str) -> BTreeSet<(String, Option<u32>)> {
     let mut found = BTreeSet::new();

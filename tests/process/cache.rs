@@ -37,7 +37,8 @@ fn run(command: &mut Command, arguments: &[&str]) -> Output {
     command.args(arguments).output().unwrap()
 }
 
-/// Lists the files and folders in `folder`, each with its mode, and whether it is a folder.
+/// Lists the files and folders below `folder`, without links. Each has its mode, and whether it is
+/// a folder.
 fn modes(folder: &Path) -> Vec<(String, u32, bool)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
@@ -301,7 +302,7 @@ fn sidecar_of_another_file_is_rebuilt() {
     let texts = [std::fs::read(one).unwrap(), std::fs::read(other).unwrap()];
     std::fs::write(one, &texts[1]).unwrap();
     std::fs::write(other, &texts[0]).unwrap();
-    assert_eq!(load(), 2, "the other file's sidecars count");
+    assert_eq!(load(), 2, "a file with another file's sidecar must be compiled again");
     assert_eq!([std::fs::read(one).unwrap(), std::fs::read(other).unwrap()], texts);
     assert_eq!(load(), 0);
 }

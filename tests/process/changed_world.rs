@@ -13,7 +13,7 @@ use crate::program::{Folder, Streams, ends, ends_well, on, serve};
 use crate::same_answers::{Asked, answers, program, session};
 use crate::texts::{expect_text, git, write_project};
 
-/// Lists the tools that only read or plan, each with the schema of its arguments.
+/// Lists the read-only tools, `rename` and `compiler-notes`, each with the schema of its arguments.
 pub(crate) fn reading(client: &mut Client) -> Vec<(String, Value)> {
     let tools = client.request("tools/list", json!({}))["result"]["tools"].clone();
     let reads = |tool: &&Value| {
@@ -24,8 +24,8 @@ pub(crate) fn reading(client: &mut Client) -> Vec<(String, Value)> {
     tools.map(|tool| (tool["name"].as_str().unwrap().to_owned(), tool["inputSchema"].clone())).collect()
 }
 
-/// Returns arguments about the function `name`, its package and its file for a tool with this
-/// schema.
+/// Returns the required arguments of a tool with this schema, with values for the function `name`,
+/// its package and its file.
 pub(crate) fn arguments(schema: &Value, name: &str, package: &str, path: &str) -> Value {
     let required = match &schema["properties"]["new_name"] {
         Value::Null => schema["required"].as_array().cloned().unwrap_or_default(),
@@ -81,7 +81,7 @@ fn missing_project_folder_is_reported() {
     let callers = client.text("who-calls", json!({ "name": "mv:one" }));
     assert!(callers.contains("a.lisp:4:"), "{callers}");
 
-    // A second definition of the system, as in a checkout inside the project.
+    // Add a second definition of the system, as in a checkout inside the project.
     fs::create_dir_all(project.join("branch")).unwrap();
     fs::copy(project.join("mv.asd"), project.join("branch/mv.asd")).unwrap();
     expect_text("system defined twice", &client.text("list-systems", json!({})));
@@ -157,8 +157,8 @@ const EVENTS: [Event; 18] = [
     }),
 ];
 
-/// Lists the places in an answer that are outside their files, or that do not contain the name that
-/// the answer gives.
+/// Lists the places in an answer that are past the end of their files, or in lines that do not
+/// contain the name of the definition.
 fn wrong_places(project: &Path, value: &Value, wrong: &mut Vec<String>) {
     let mut look = |place: &str, name: Option<&str>| {
         let mut parts = place.split(':');
@@ -251,7 +251,7 @@ fn changed_project_answers_like_new_server() {
         happens(&project);
         let kept = answers(&mut client, &asked);
         if home.join("read").exists() {
-            wrong.push(format!("{event}: a question had it read"));
+            wrong.push(format!("{event}: a query evaluated the system definition"));
         }
         let (other, mut fresh) = server();
         let new = answers(&mut fresh, &asked);

@@ -36,7 +36,7 @@ fn edit(path: &str, text: &str) -> Overlay {
     Overlay { path: path.into(), text: Some(text.to_owned()) }
 }
 
-/// Reads all files in `folder`.
+/// Reads all files below `folder`.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -81,7 +81,7 @@ fn check_of_unwritten_texts_changes_nothing() {
     let place = first.place.as_ref().unwrap().to_string();
     assert_eq!(place, format!("{}:4:3", root.join("b.lisp").display()), "{first:?}");
 
-    // Files that depend on a changed macro are compiled, too.
+    // Files that depend on a changed file are compiled, too.
     let macros =
         check(vec![edit("a.lisp", &(fs::read_to_string(root.join("a.lisp")).unwrap() + "(defun new ())\n"))]);
     assert!(macros.loads && macros.compiled.len() == 2, "{macros:?}");

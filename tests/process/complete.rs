@@ -35,7 +35,7 @@ fn completed(root: &Path, cache: &Path, words: &[&str]) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Lists the files in `folder` with their modification times.
+/// Lists the files below `folder` with their modification times.
 fn files(folder: &Path) -> Vec<(String, SystemTime)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {

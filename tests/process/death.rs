@@ -388,7 +388,7 @@ fn signal_in_c_with_used_guard_pages() {
                                      (lambda (c)
                                        (declare (ignore c))
                                        (interrupted-above (+ sb-c:+backend-page-bytes+ 1500))
-                                       ;; Half of the hard guard page is lent by now, and all of it after this.
+                                       ;; This uses the second half of the hard guard page.
                                        (interrupted-above (+ (floor sb-c:+backend-page-bytes+ 2) 1500))
                                        (interrupted-above (+ 4096 1500)))))
                       (f 0))))";
@@ -566,7 +566,7 @@ fn lock_that_is_never_released_ends_lisp() {
     assert!(bank.answer(&WhoRequest::calls("mapcar").package("CL")).count > 300);
 }
 
-/// Runs the test `name` as a child, which must end by `signal`.
+/// Runs `body` as the test `name` in a child process, which must end by `signal`.
 fn ends_by(name: &str, signal: i32, body: impl FnOnce()) {
     use std::os::unix::process::ExitStatusExt;
     if is_child() {

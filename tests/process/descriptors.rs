@@ -30,7 +30,8 @@ fn start(name: &str, streams: Streams) -> (Child, Client) {
     (child, client)
 }
 
-/// Serves the standard streams, and runs `meanwhile` on another thread.
+/// Serves the standard streams until the client leaves, and exits with 0. Meanwhile, runs
+/// `meanwhile` on another thread.
 fn serve_beside(meanwhile: impl FnOnce(&Steelbank) + Send + 'static) {
     let mut output = std::io::stdout();
     writeln!(output, "{MARKER}").unwrap();

@@ -40,7 +40,7 @@ fn text(number: usize, name: &str) -> String {
 }
 
 /// Writes a project of fifty files that use `hub`. The first file has a hard link outside of the
-/// project.
+/// project, and the second file an unusual mode.
 fn project(folder: &Path) -> PathBuf {
     let root = folder.join("project");
     fs::create_dir(&root).unwrap();
@@ -103,8 +103,8 @@ impl Cut {
         (self.random >> 33) as usize % end
     }
 
-    /// Returns whether the files have the new texts. Fails if only some files have the new text, or
-    /// if a temporary file or an unfinished edit exists.
+    /// Returns whether the files have the new texts. Fails if only some files have the new text, if
+    /// the hard link or the mode is lost, or if a temporary file or an unfinished edit exists.
     fn is_new(&self, what: &str) -> bool {
         let new = |text: &str| text.replace("hub", "centre");
         let found: BTreeSet<bool> = self
@@ -204,7 +204,7 @@ fn interrupted_edit_is_complete_or_undone() {
         cut.bank.done(&RecoverEditsRequest::new());
         let new = cut.is_new(&what);
         news += usize::from(new);
-        assert!(new || !told, "{what}: an edit that was answered as done is lost");
+        assert!(new || !told, "{what}: an edit is lost although its answer reported success");
         // Any recorded edit can be undone.
         if cut.records("edit-3") > 0 {
             cut.bank.done(&UndoRequest::new("last"));

@@ -61,7 +61,7 @@ impl World {
         Self { folder, child, client, files: 0, process }
     }
 
-    /// Starts another server over the same project and cache.
+    /// Starts another server for the same project and cache, and ends the current server.
     fn start_another(&mut self) {
         let (child, client) = start(&self.folder);
         self.process.store(child.id(), Ordering::SeqCst);
@@ -151,7 +151,7 @@ impl World {
         }
     }
 
-    /// Closes the client, and waits for the end of the process.
+    /// Closes the client, and checks that the server exits with 0.
     fn ends(self, what: &str) {
         drop(self.client);
         assert_eq!(ends(self.child).code(), Some(0), "{what}");
@@ -207,7 +207,7 @@ fn write_good(project: &Path) {
     }
 }
 
-/// Calls a tool. If Lisp dies during the call, or is restarted, calls it again.
+/// Calls a tool. Repeats the call while Lisp is dead, restarting or loading.
 fn ask(client: &mut Client, tool: &str, arguments: &Value) -> Value {
     let since = Instant::now();
     loop {
@@ -535,7 +535,7 @@ fn rerun(what: &str, act: fn(&mut World)) -> bool {
     }
 }
 
-/// Code that closes all descriptors cuts the connection to the client: the server reports it, and
+/// Code that closes all descriptors cuts the connection to the client. The server reports this and
 /// ends.
 #[test]
 fn server_without_streams_ends_with_an_error() {

@@ -16,8 +16,9 @@ use crate::program::{Streams, ends_well, initialized};
 use crate::swank::{COMPILED, Editor, has_slime, is_installed, port, project, serving};
 
 const AGENTS: usize = 8;
-/// The limits of the median time to an answer, and of the time until the port listens again.
+/// The limit of the median time to an answer.
 const ANSWERED: Duration = Duration::from_millis(100);
+/// The limit of the time until the port listens again.
 const LISTENS: Duration = Duration::from_secs(2);
 /// The time after which a restart counts as failed.
 const RESTARTED: Duration = Duration::from_secs(90);
@@ -196,7 +197,7 @@ fn agent(client: &mut Client, number: usize, turns: &Turns) -> Seen {
         }
         std::thread::sleep(Duration::from_millis(random % 40));
     }
-    // Reads the answers to cancelled calls, if there are any.
+    // The client stores any answers to cancelled calls while it waits for this answer.
     client.request("ping", json!({}));
     seen
 }

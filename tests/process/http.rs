@@ -56,7 +56,7 @@ impl Read for Chunks {
         if self.left == 0 {
             let mut line = String::new();
             self.stream.read_line(&mut line)?;
-            // A stream that was cut off ends, too.
+            // A lost connection ends the stream, too.
             self.left = usize::from_str_radix(line.trim(), 16).unwrap_or(0);
             if self.left == 0 {
                 return Ok(0);
@@ -101,7 +101,7 @@ impl Reply {
         None
     }
 
-    /// Returns the answer from a body or a stream.
+    /// Returns the JSON body, or the last message of the stream.
     fn answer(mut self) -> Value {
         if self.kind() == "application/json" {
             return self.json();
@@ -172,7 +172,7 @@ impl Server {
     }
 
     /// Sends a request. `headers` add to the required headers or replace them. An empty value
-    /// removes a header.
+    /// removes a header. The name `path` requests a path that does not exist.
     fn send(&self, method: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
         read_reply(self.begin(method, headers, body))
     }
@@ -231,7 +231,7 @@ impl Server {
         session
     }
 
-    /// Ends the server by SIGTERM, and checks that it exits with 0.
+    /// Ends the server by SIGTERM, and checks that it removes its socket and exits with 0.
     fn end(mut self) -> Folder {
         kill_process(self.process, Signal::TERM).unwrap();
         assert_eq!(ends(self.child.take().unwrap()).code(), Some(0));
@@ -429,7 +429,7 @@ fn unauthorized_requests_are_refused_and_block_nobody() {
     let chunked = [("Transfer-Encoding", "chunked"), ("Content-Length", ""), session.headers()[0]];
     let pieces = format!("100000\r\n{}\r\n", " ".repeat(1 << 20)).repeat(5) + "0\r\n\r\n";
     assert_eq!(server.send("POST", &chunked, pieces.as_bytes()).status, 413);
-    // Headers that contradict the body.
+    // Send headers that contradict the body.
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}
     });
@@ -581,7 +581,7 @@ fn only_its_client_cancels_a_call() {
     let params = json!({ "name": "evaluate", "arguments": endless });
     drop(server.ask("tools/call", params.clone()));
     assert!(session.text("evaluate", &json!({ "code": "(+ 1 2)" })).starts_with('3'));
-    // The same holds before the stream begins.
+    // A connection that closes before the stream begins cancels the request, too.
     let (headers, message) = stateless("tools/call", params);
     let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
     drop(server.begin("POST", &headers, message.to_string().as_bytes()));
@@ -641,7 +641,7 @@ fn shutdown_waits_for_answers_but_not_streams() {
 }
 
 impl Server {
-    /// Waits for a server that is shutting down.
+    /// Waits for a server that is shutting down, and checks that it exits with 0.
     fn end_again(mut self) -> Folder {
         assert_eq!(ends(self.child.take().unwrap()).code(), Some(0));
         std::mem::replace(&mut self.folder, Folder::new("http-ended"))

@@ -13,7 +13,8 @@ use crate::texts::expect_text;
 /// A user id that is not in use.
 const NOBODY: u32 = 12_347;
 
-/// Runs the program with `input` in a shell, after the shell code `limits`.
+/// Runs the program with `input` in a shell, after the shell code `limits`. With `user`, runs it as
+/// that user, without HOME and a configured cache.
 fn under(limits: &str, arguments: &str, folder: &Folder, user: Option<u32>, input: Stdio) -> Output {
     use std::os::unix::process::CommandExt;
     let path = if user.is_some() { copied(folder) } else { STEELBANK.to_owned() };

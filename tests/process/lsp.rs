@@ -238,7 +238,8 @@ fn positions_refer_to_the_buffer() {
     for encoding in [PositionEncoding::Utf8, PositionEncoding::Utf16] {
         let mut editor = Editor::start(encoding);
         editor.open("shop.lisp", SHOP);
-        // Unsaved changes: lines before, characters beyond the BMP, and a new function.
+        // The unsaved text has additional lines at the start, characters beyond the BMP, and a new
+        // function.
         let changed = SHOP
             .replace("(defvar", "; 𝒳\n\n(defvar")
             .replace("sum)))\n", "sum)))\n(defun new () #|𝒳|# (price 1))\n");
@@ -257,7 +258,7 @@ fn positions_refer_to_the_buffer() {
         let hover = editor.ask("textDocument/hover", at.clone());
         assert!(hover["contents"]["value"].as_str().unwrap().contains("PRICE-DOCUMENTATION"), "{hover}");
 
-        // A local variable.
+        // Highlight and rename a local variable.
         let sum = editor.at("shop.lisp", &changed, "sum", 1);
         let answer = editor.ask("textDocument/documentHighlight", sum.clone());
         let kinds: Vec<i64> =
@@ -274,7 +275,7 @@ fn positions_refer_to_the_buffer() {
             "{answer}"
         );
 
-        // A symbol in open and closed files. The place in new code needs confirmation.
+        // Rename a symbol in open and closed files. The place in new code needs confirmation.
         at["newName"] = json!("cost");
         let answer = editor.ask("textDocument/rename", at.clone());
         let mut told = Vec::new();
@@ -296,7 +297,7 @@ fn positions_refer_to_the_buffer() {
         );
         assert_eq!(answer["changeAnnotations"]["doubtful"]["needsConfirmation"], true);
 
-        // Calls, tokens, symbols, completion, signatures.
+        // Request calls, tokens, symbols, completion and signatures.
         let item = editor.ask("textDocument/prepareCallHierarchy", at.clone())[0].clone();
         let calls = editor.ask("callHierarchy/incomingCalls", json!({ "item": item }));
         let callers: Vec<&str> =
@@ -381,7 +382,7 @@ fn classes_lenses_fixes_and_commands_work() {
     }
     assert_eq!(titles, ["*rate*: 1 use", "price: 4 uses"]);
 
-    // Run the tests of a function that has no tests, and verify a rename.
+    // Request the tests of a function that no test reaches, and verify a rename.
     let mut at = editor.at("shop.lisp", SHOP, "price", 1);
     let command = |name: &str, at: &Value| json!({ "command": name, "arguments": [at] });
     let run = editor.ask("workspace/executeCommand", command("steelbank.runTests", &at));
@@ -416,7 +417,7 @@ fn classes_lenses_fixes_and_commands_work() {
     let edits = editor.ask("textDocument/onTypeFormatting", typed);
     assert_eq!((edits.as_array().unwrap().len(), &edits[0]["newText"]), (1, &json!("  ")));
 
-    // An unclosed list.
+    // Request the fix of an unclosed list.
     let broken = SHOP.replace("discount) sum)))", "discount) sum))");
     editor.change("shop.lisp", 2, &broken);
     let range = json!({ "start": { "line": 3, "character": 0 }, "end": { "line": 6, "character": 0 } });
@@ -465,7 +466,8 @@ fn broken_clients_get_errors() {
     assert_eq!(editor.ask("textDocument/definition", at), good);
     // Malformed messages are reported and skipped.
     editor.send_bytes(b"Content-Length: 5\r\n\r\n{]{]{Content-Length: x\r\n\r\nnonsense\r\n");
-    // A file outside of the project, a huge file, and a rename of a foreign symbol.
+    // Open a file outside of the project and a huge file. Neither SBCL's symbols nor huge files can
+    // be renamed.
     let outside = json!({ "uri": "file:///nowhere/a.lisp", "version": 1, "text": "(car x)" });
     editor.tell("textDocument/didOpen", json!({ "textDocument": outside }));
     let mut huge = "(list 1) ; ä\n".repeat(small_or_full(1_000_000, 8_000_000));
@@ -485,7 +487,7 @@ fn broken_clients_get_errors() {
         json!({ "newName": "a", "textDocument": at["textDocument"], "position": at["position"] }),
     );
     assert_eq!(refused, -32803);
-    // A smaller text is analyzed.
+    // The same document is analyzed after its text has shrunk.
     huge.truncate("(list 1) ; ä\n".len() * 100);
     editor.change("huge.lisp", 2, &huge);
     assert!(editor.ask("textDocument/hover", at)["contents"].is_object());
@@ -572,7 +574,7 @@ fn malformed_parameters_get_errors() {
         let params = json!({ "textDocument": document, "positions": [start, wrong] });
         refused(&mut editor, "textDocument/selectionRange", &params);
     }
-    // Reversed ranges, and items that the server did not send.
+    // Send reversed ranges, and items that the server did not send.
     let backwards = json!({ "textDocument": document, "range": { "start": far, "end": start } });
     for method in of_ranges {
         refused(&mut editor, &format!("textDocument/{method}"), &backwards);
@@ -588,7 +590,7 @@ fn malformed_parameters_get_errors() {
             assert!(is_same || is_empty || is_refused, "{method} {item}: {response}");
         }
     }
-    // Positions within a surrogate pair, and past the end of a line.
+    // Request positions within a surrogate pair, and past the end of a line.
     let line = text.lines().count() as u64 - 1;
     for character in [4, 4_000_000_000u64] {
         let params = json!({ "textDocument": document, "position": position(json!(line), json!(character)) });

@@ -81,7 +81,7 @@ fn local_macros_run_only_with_permission() {
     let answer = client.structured("macroexpand", json!({ "path": "new.lisp", "line": 1, "depth": "all" }));
     assert_eq!(answer["left"].as_array().map(Vec::len), Some(1), "{answer}");
     client.error("macroexpand", json!({ "path": "new.lisp", "line": 2, "depth": "all" }));
-    // Macros of SBCL and ASDF that evaluate their arguments.
+    // Macros of SBCL and ASDF that evaluate their arguments are refused.
     for form in [
         format!("(defclass c () ((a :initform {trap})) (:metaclass structure-class))"),
         format!("(uiop:os-cond ({trap} 1))"),
@@ -148,7 +148,7 @@ fn kernel() -> (u32, u32) {
     (numbers.next().unwrap(), numbers.next().unwrap())
 }
 
-/// Returns whether Landlock is enabled, or the kernel does not report it.
+/// Returns whether Landlock is enabled. Returns `true`, too, if the kernel does not report that.
 fn landlock() -> bool {
     fs::read_to_string("/sys/kernel/security/lsm").map_or(true, |modules| modules.contains("landlock"))
 }
@@ -240,11 +240,11 @@ fn checked_text_writes_only_to_its_folder() {
              (assert (equal (list -1 -1 -1 -1 -1)
                             (list (call {prlimit} server 7 room) (call {priority} 0 server 19) (call {memory} 1 4096 {mode})
                                   (call {keys} 1 0) (call {control} file #x40086602 room))))
-             ;; A superuser's copy reads what its user may, and has no other of the privileges.
+             ;; Only CAP_DAC_READ_SEARCH remains, in a superuser's copy.
              (with-open-file (status \"/proc/self/status\")
                (loop for line = (read-line status) until (eql 0 (search \"CapEff:\" line))
                      finally (assert (zerop (logandc2 (parse-integer line :start 8 :radix 16) 4)))))
-             ;; What it may settle for itself.
+             ;; The copy may use prlimit on itself.
              (assert (zerop (call {prlimit} 0 0 0)))))",
         prlimit = libc::SYS_prlimit64,
         priority = libc::SYS_setpriority,
@@ -326,7 +326,7 @@ impl Repository {
         self.folder.join("MARK")
     }
 
-    /// A command that leaves the mark.
+    /// Writes a script that leaves the mark, and returns its path.
     fn trap(&self) -> String {
         let path = self.folder.join("trap.sh");
         fs::write(&path, format!("#!/bin/sh\necho ran >> {}\ncat\n", self.mark().display())).unwrap();
@@ -441,7 +441,7 @@ fn files_are_compared_with_the_commit_by_bytes() {
     found.sort();
     assert_eq!(found, ["g::d", "g::e", "g::f"]);
 
-    // A new staged file, a deleted file, a file outside of a sparse checkout, and a FIFO.
+    // Create a new staged file, a deleted file, a file outside of a sparse checkout, and a FIFO.
     let repository = Repository::new("");
     for name in ["gone", "sparse", "pipe"] {
         repository.write(&format!("{name}.lisp"), &format!("(in-package :g)\n(defun {name} (x) x)\n"));

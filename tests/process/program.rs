@@ -94,7 +94,7 @@ pub(crate) fn ends_well(child: Child, client: Client) {
     assert_eq!(ends(child).code(), Some(0));
 }
 
-/// Returns the command `steelbank serve`.
+/// Returns the command `serve` of `STEELBANK_PROGRAM`, by default the program that cargo built.
 pub(crate) fn server() -> Command {
     let mut command = Command::new(std::env::var_os("STEELBANK_PROGRAM").unwrap_or(STEELBANK.into()));
     command.arg("serve").stderr(Stdio::null());

@@ -120,7 +120,8 @@ fn values(name: &str, schema: &Value, sprung: &Path) -> Vec<Value> {
     }
 }
 
-/// Returns the arguments of a tool's calls: each argument once with each of its values.
+/// Returns the arguments of a tool's calls: only the required arguments, then each argument once
+/// with each of its values.
 fn calls(tool: &Value, sprung: &Path) -> Vec<Map<String, Value>> {
     let schema = &tool["inputSchema"];
     let properties = schema["properties"].as_object().cloned().unwrap_or_default();

@@ -170,7 +170,7 @@ fn answer(
     }
 }
 
-/// Replaces times, addresses and sizes, which differ between runs and machines.
+/// Replaces times, addresses, digests, sizes and counts that differ between runs and machines.
 fn in_general(text: &str) -> String {
     const DIFFERS: &str = r#"\b[0-9.]+ (?<unit>m?s)\b|\{[0-9A-F]{10}\}|\b[0-9a-f]{16}\b|(?<key>"(duration_ms|index_bytes)":)[0-9]+|[0-9]+(?<of> jobs done| cross references in the index)"#;
     let differs = regex::Regex::new(DIFFERS).unwrap();

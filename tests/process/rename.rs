@@ -162,7 +162,7 @@ fn rename_outlives_its_call() {
     let number = running(&client.call("rename", order.clone()));
     let id = client.begin("tools/call", json!({ "name": "rename", "arguments": { "wait": number } }));
     let params = json!({ "requestId": id });
-    // Let it begin to wait: a call that is cancelled before it begins does not run.
+    // Give the call time to begin: a call that is cancelled before it begins does not run.
     std::thread::sleep(Duration::from_secs(1));
     client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }));
     wait_while(|| {
@@ -276,7 +276,8 @@ fn renames_are_verified() {
         ("rn::point", "dot", Scope::Auto),
         ("rn::point-x", "point-across", Scope::Auto),
         ("rn::*depth*", "*level*", Scope::Auto),
-        // One list more, and a local variable with an inherited symbol.
+        // Renaming make-node adds a list, a structure option. A local variable has the symbol
+        // `limit`, which its package inherits.
         ("rn::make-node", "create-node", Scope::Auto),
         ("rn-util:limit", "bound", Scope::Auto),
         ("rn::def-thing", "define-thing", Scope::Auto),
@@ -364,7 +365,7 @@ fn exports_used_by_other_files_are_verified() {
 (defun width (x) x)
 ",
             ),
-            // Depends on the exports at read time. ASDF does not know this dependency.
+            // This file depends on the exports at read time. ASDF does not know this dependency.
             (
                 "again.lisp",
                 "(defpackage :rx-again (:use :cl :rx)

@@ -114,9 +114,9 @@ fn files_are_listed_in_pages_without_loading() {
     ends_well(child, client);
 }
 
-/// The reason of Lisp's death, which the note about a restart contains, and the number of such
-/// notes.
+/// The reason of Lisp's death, which the note about a restart contains.
 const NOTE: &str = "abort";
+/// The number of answers that have the note.
 const NOTES: usize = 3;
 
 /// A request that Lisp's death interrupts is repeated. Only answers with text show the note about

@@ -66,7 +66,7 @@ fn missing_image_is_refused_with_a_command() {
         shown(&output).replace(&own, "{own}")
     };
     expect_text("no image", &refused("9.9"));
-    // An image of another build, and a folder that is not an image.
+    // Errors name an image of another build, and a folder that is not an image.
     for name in ["2.7.0-000000000000", "nothing"] {
         fs::create_dir_all(folder.join("cache/images").join(name)).unwrap();
         fs::write(folder.join("cache/images").join(name).join("tree"), "sbcl-2.7.0-000000000000\n").unwrap();
@@ -111,7 +111,7 @@ fn all_processes_start_the_image() {
         assert_eq!(ask(question), asked(&folder, question).0);
     }
 
-    // Commands, scratch images, and their caches.
+    // Commands and scratch images use the selected SBCL, and its cache.
     fs::write(folder.join("one.asd"), "(defsystem \"one\" :components ((:file \"one\")))").unwrap();
     fs::write(folder.join("one.lisp"), "(defun cl-user::one (list) (mapcar #'car list))").unwrap();
     let evaluate = json!({ "code": CORE }).to_string();
@@ -122,7 +122,7 @@ fn all_processes_start_the_image() {
     assert!(snapshot.contains(&image.join("projects").display().to_string()), "{snapshot}");
     assert!(!folder.join("cache/projects/fasls").exists() && image.join("projects/fasls").exists());
 
-    // A server, before and after its Lisp has died.
+    // A server uses the selected SBCL before and after its Lisp has died.
     let mut command = steelbank(&folder, &of_image);
     command.args(["serve", "--allow-eval"]);
     let (child, mut client) = initialized(command, Streams::Pipes);

@@ -101,7 +101,8 @@ fn signals_end_the_server() {
     }
 }
 
-/// Returns the command of a server for a project that defines the system `name`, of one file.
+/// Writes a project that defines the system `name` of one file, and returns the command of a server
+/// for it.
 fn server_over(folder: &Folder, name: &str, code: &str) -> Command {
     let definition = format!("(defsystem {name:?} :components ((:file \"code\")))\n");
     let project = folder.join("project");

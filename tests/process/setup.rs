@@ -68,7 +68,7 @@ fn wrong_library_is_named() {
     let error = start(installation);
     assert!(error.contains(&*text.to_string_lossy()), "{error}");
 
-    // Another library: this test's libc.
+    // Try another library: this test's libc.
     let libc = fs::read_to_string("/proc/self/maps")
         .unwrap()
         .lines()
@@ -164,7 +164,7 @@ fn contribs_can_be_required() {
     }
 }
 
-/// Prints the outcome of ASDF's load of each system.
+/// The code that returns the outcome of loading each system with ASDF.
 const LOADS: &str = "(format nil \"~{~A ~}\" (mapcar (lambda (name)
   (let ((*standard-output* (make-broadcast-stream)) (*error-output* (make-broadcast-stream)))
     (format nil \"~A:~A\" name
@@ -245,7 +245,7 @@ fn project_systems_shadow_contribs() {
     assert!(code == Some(0), "{text} {errors}");
 }
 
-/// An unreadable configuration file is skipped with a warning.
+/// A configuration file that cannot be parsed is skipped with a warning.
 #[test]
 fn damaged_source_registry_file_is_skipped() {
     let folder = Folder::new("registry");

@@ -111,7 +111,7 @@ fn clients_share_a_host_that_ends_after_them() {
     first.1.leave();
     ends_well(second.0, second.1);
     let (child, mut client) = join(&folder, &[]);
-    assert_eq!(host(&mut client)["process"], one["process"], "it has stayed for the next");
+    assert_eq!(host(&mut client)["process"], one["process"], "the host lingers for the next client");
     end(vec![(child, client)], &one["process"]);
     let left: Vec<_> = std::fs::read_dir(folder.0.join("cache/hosts")).unwrap().flatten().collect();
     assert!(left.iter().all(|entry| !entry.file_name().to_string_lossy().ends_with(".socket")), "{left:?}");
@@ -162,7 +162,7 @@ fn each_client_inspects_its_own_objects() {
     end(vec![first, second], &host);
 }
 
-/// The outcome of one request, as the test of many clients sees it.
+/// Counts of a client's requests: answered, and interrupted by a restart.
 #[derive(Debug, Default)]
 struct Tally {
     answered: usize,
@@ -233,7 +233,7 @@ fn ask_mixed(client: &mut Client, number: usize, may_evaluate: bool, count: usiz
             }
         }
     }
-    // Reads the answers to cancelled calls, if there are any.
+    // The client stores any answers to cancelled calls while it waits for this answer.
     client.request("ping", json!({}));
     tally
 }
@@ -262,7 +262,7 @@ fn concurrent_clients_get_only_their_answers() {
             let (mut child, mut client) = join(&folder, &["--allow-eval"]);
             let call = |name: &str, arguments: Value| json!({ "name": name, "arguments": arguments });
             match round {
-                // A restart for another reason may come first.
+                // A restart for another reason may interrupt the call: repeat it.
                 1 => {
                     let end = || call("load-file", json!({ "path": "end.lisp" }));
                     wait_while(|| !client.request("tools/call", end()).to_string().contains("on purpose"));
@@ -308,7 +308,7 @@ fn memory(process: &Value) -> u64 {
 #[test]
 fn five_clients_need_at_most_half_more_memory() {
     let folder = project("share-memory");
-    // A project with the systems and data of a typical project.
+    // Give the project the dependencies and data of a typical project.
     let held = "(defvar cl-user::*held* (make-array 4000000 :initial-element 7))\n";
     let path = folder.0.join("project/shop.lisp");
     std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + held).unwrap();

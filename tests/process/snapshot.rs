@@ -319,7 +319,7 @@ fn answers_are_equal_with_and_without_snapshot() {
     assert!(made, "{said}");
     let (one, other) = (plain(), with());
     assert_eq!(other["fresh"], true, "{}", other["why"]);
-    assert_same(&one, &other, "from a fresh snapshot of all that");
+    assert_same(&one, &other, "from a new snapshot after all changes");
 }
 
 #[test]

@@ -259,7 +259,7 @@ fn editor_reconnects_and_strangers_are_refused() {
         assert!(stranger.read().is_err(), "a stranger is answered");
         comes_in(port, &mut client);
     }
-    // The same holds if several connect at once.
+    // Several clients without the secret are refused, too, if they connect at once.
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
@@ -366,7 +366,7 @@ fn port_needs_permission_and_swank() {
     assert!(
         client.text("describe-symbol", json!({ "name": "total", "package": "shop" })).contains("[FUNCTION]")
     );
-    // The port is in use.
+    // Request a port that is in use.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     ends_well(child, client);
@@ -439,7 +439,7 @@ alive: => 2 (2 bits, #x2, #o2, #b10)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Meanwhile, the agent asks.
+    // Meanwhile, the agent sends queries.
     let (mut asked, mut seen) = (0, false);
     while emacs.try_wait().unwrap().is_none() {
         let callers = client.text("who-calls", json!({ "name": "price", "package": "shop" }));

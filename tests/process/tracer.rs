@@ -21,8 +21,8 @@ pub(crate) enum Fate {
     Fails(i32),
 }
 
-/// Runs `body` in a forked child, which exits with 0 for `true` and 1 for `false`. Calls `decide`
-/// at each stop. Returns the child's status and the number of stops.
+/// Runs `body` in a forked child, which exits with 0 for `true`, 1 for `false` and 101 after a
+/// panic. Calls `decide` at each stop. Returns the child's status and the number of stops.
 pub(crate) fn trace(
     body: impl FnOnce() -> bool,
     mut decide: impl FnMut(&Stop) -> Fate,
@@ -97,7 +97,7 @@ pub(crate) fn trace(
     }
 }
 
-/// Returns the system call that the child is about to make.
+/// Returns the system call that the child is about to make, or `None` at the stop after a call.
 fn call(child: i32) -> Option<i64> {
     // SAFETY: zeros are a valid `ptrace_syscall_info`; the call writes no more than its size.
     let info = unsafe {

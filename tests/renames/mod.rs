@@ -29,11 +29,11 @@ pub(crate) const SUFFIX: &str = "-ZZ";
 /// The outcome of a rename.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Class {
-    /// Renamed at exact places.
+    /// Renamed at exact places, without a caution.
     Narrow,
     /// Renamed at every token of the symbol, without a caution.
     Symbol,
-    /// Renamed at every token of the symbol, with cautions about code that may break.
+    /// Renamed, with cautions about code that may break.
     Cautioned,
     /// Not renamed alone: the name is derived from another one.
     Made,
@@ -43,16 +43,16 @@ pub(crate) enum Class {
     Refused,
 }
 
-/// The number of names of each class.
+/// Counts of the outcomes of renames.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) classes: BTreeMap<Class, usize>,
     pub(crate) cautions: BTreeMap<String, usize>,
-    /// The reasons for which names are not renamed at exact places, with their numbers.
+    /// Counts the reasons why names are not renamed at exact places.
     pub(crate) reasons: BTreeMap<String, usize>,
-    /// The number of edits in the plans of the first two classes.
+    /// The number of edits in the applied plans.
     pub(crate) edits: usize,
-    /// The number of names with edits that overlap those of another rename.
+    /// The number of plans that are not applied because they overlap an applied plan.
     pub(crate) overlapping: usize,
 }
 
@@ -177,8 +177,8 @@ pub(crate) fn names(bank: &Steelbank, one_in: usize) -> Vec<String> {
     names.into_iter().step_by(one_in.max(1)).collect()
 }
 
-/// Plans the rename of each name, applies plans without cautions in `copy`, and counts the
-/// outcomes.
+/// Plans the rename of each name, and counts the outcomes. Applies the plans without cautions that
+/// do not overlap, in `copy`.
 pub(crate) fn rename_all(bank: &Steelbank, names: &[String], copy: &Path) -> Table {
     let mut table = Table::default();
     let mut files: BTreeMap<String, BTreeMap<u32, RenameEdit>> = BTreeMap::new();
@@ -196,7 +196,7 @@ pub(crate) fn rename_all(bank: &Steelbank, names: &[String], copy: &Path) -> Tab
         if class != Class::Narrow && std::env::var_os("STEELBANK_RENAME_SHOW").is_some() {
             let (reason, conflicts, cautions) = (&plan.reason, &plan.conflicts, &plan.cautions);
             println!("seen: {class:?} {name}: {reason} {conflicts:?} {cautions:?}");
-            if reason.starts_with("What") {
+            if reason.starts_with("The meaning of") {
                 show_doubts(bank, name);
             }
         }
@@ -273,7 +273,8 @@ fn show_doubts(bank: &Steelbank, name: &str) {
     }
 }
 
-/// Returns the diagnostics of loading `systems`, without new names, times and numbers.
+/// Loads `systems`. Returns the status and the sorted diagnostics of each, as [`plain`] writes
+/// them.
 pub(crate) fn report(bank: &Steelbank, systems: &[String], folders: [&Path; 2]) -> Vec<String> {
     let mut report = Vec::new();
     for system in systems {
@@ -295,8 +296,8 @@ fn failure(answer: &LoadAnswer) -> Option<FailureKind> {
     answer.failure.as_ref().map(|failure| failure.kind)
 }
 
-/// Removes the suffix of new names, folders and numbers from a message. Also removes SB-RT's memory
-/// dumps of failed values, which differ between runs.
+/// Converts a message to upper case, and removes what differs between runs: the suffix of new
+/// names, `folders`, words with digits, and SB-RT's memory dumps of failed values.
 pub(crate) fn plain(text: &str, folders: [&Path; 2]) -> String {
     let hexadecimal = |word: &str| !word.is_empty() && word.chars().all(|char| char.is_ascii_hexdigit());
     let dumped = |line: &&str| {

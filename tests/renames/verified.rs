@@ -125,8 +125,8 @@ pub(crate) struct Wrong {
     pub(crate) missed: Vec<String>,
 }
 
-/// Verifies `count` wrong plans of random `names`: half of them lack an edit, and half have one too
-/// many.
+/// Verifies up to `count` wrong plans of random `names`: half of them lack an edit, and half have
+/// one too many.
 pub(crate) fn make_wrong(bank: &Steelbank, names: &[String], count: usize, random: &mut Random) -> Wrong {
     let root = bank.root().unwrap().to_owned();
     let mut wrong = Wrong::default();

@@ -29,7 +29,7 @@ pub(crate) fn expect(path: &str, text: &str) {
 /// ends of lines does not count.
 #[track_caller]
 pub(crate) fn expect_text(name: &str, text: &str) {
-    // Serializes the tests of one process, which may bless sections of one table.
+    // Serialize the tests of one process, which may bless sections of one table.
     static TABLES: Mutex<()> = Mutex::new(());
     let _guard = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(Location::caller().file()).with_extension("txt");
@@ -58,7 +58,7 @@ fn is_blessed() -> bool {
     std::env::var_os("STEELBANK_BLESS").is_some()
 }
 
-/// Fails with the lines around the first difference.
+/// Compares two texts. If they differ, panics with the lines around the first difference.
 #[track_caller]
 fn compare(place: &dyn std::fmt::Display, expected: &str, found: &str) {
     let lines = expected.lines().zip(found.lines());
@@ -108,7 +108,8 @@ pub(crate) fn in_general(text: &str, folders: &[(&Path, &str)]) -> String {
     general.into_owned()
 }
 
-/// Writes the files of `text` below `root`: a line `//- PATH` begins a file.
+/// Writes the files of `text` below `root`: a line `//- PATH` begins a file. Each file ends in one
+/// newline.
 pub(crate) fn write_project(root: &Path, text: &str) {
     for file in format!("\n{text}").split("\n//- ").skip(1) {
         let (path, text) = file.split_once('\n').unwrap_or((file, ""));

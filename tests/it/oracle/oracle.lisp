@@ -152,7 +152,7 @@
       (write-line-of stream name (package-name package)))))
 
 (defun write-own-symbols (stream)
-  "Write a line for each symbol of ours, as the index prints it: without its package."
+  "Write a line for each symbol of steelbank, as the index prints it: #: instead of its package."
   (dolist (package (remove-if-not #'find-package steelbank::*own-packages*))
     (do-symbols (symbol package)
       (when (steelbank::own-name-p symbol)
@@ -162,7 +162,7 @@
 (defun write-oracle (folder)
   "Write the files uses.txt, own.txt, symbols.txt and packages.txt into FOLDER."
   ;; FOLDER is a native path that ends in a slash. Return the serial number of the last code object
-  ;; that was created before.
+  ;; that was created before this call.
   (flet ((write-file (name writer)
            (with-open-file (stream (sb-ext:parse-native-namestring
                                     (concatenate 'string folder name))
