@@ -233,6 +233,8 @@
                (setf *noted-serial* (highest-serial)))
              ;; The previous load may have been left without its cleanup.
              (forget-unread-systems)
+             ;; Code that was evaluated before the load may have created tests.
+             (note-tests nil)
              (prog1 (with-least-quality (+store-xref-data+ 3)
                       (load-outcome session function))
                (forget-unread-systems)
