@@ -115,9 +115,7 @@ fn text(answer: &ReloadAnswer, kept: &str) -> String {
         let _ = write!(text, "\n  {}: {} {}{removed}", left.path, left.kind, left.name);
     }
     if let Some(more) = answer.left.len().checked_sub(MAX_LEFT).filter(|more| *more > 0) {
-        let removed = answer.left.iter().skip(MAX_LEFT).filter(|left| left.removed).count();
-        let removed = if removed > 0 { format!(" ({removed} removed)") } else { String::new() };
-        let _ = write!(text, "\n  … and {more} more{removed}");
+        let _ = write!(text, "\n  … and {more} more");
     }
     text
 }

@@ -146,11 +146,10 @@ fn operator_at(
     bank.project().loaded_date(path)?;
     let request = OccurrencesRequest { elsewhere: false, on_disk: true, ..OccurrencesRequest::new(path) };
     let answer = bank.ask(&request, control).ok().filter(|answer| answer.fresh)?;
-    let found = answer.occurrences.iter().find(|found| found.range == range)?.clone();
+    let found = answer.occurrences.iter().find(|found| found.range == range)?;
     let bytes = answer.text.as_bytes();
     let place = |span| Location::in_text(answer.path.clone(), &LineIndex::new(bytes), bytes, span);
-    let binding = found.binding.map(place);
-    Some((found, binding))
+    Some((found.clone(), found.binding.map(place)))
 }
 
 /// Prints the expansion, its steps, and the forms that were not expanded.
