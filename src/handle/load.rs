@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::Steelbank;
 use crate::answer::nearest;
-use crate::answer::{Caution, Location};
+use crate::answer::{Caution, Location, some_of};
 use crate::engine::control::Control;
 use crate::engine::read_json;
 use crate::engine::{
@@ -24,7 +24,7 @@ use crate::engine::{
 use crate::handle::Error;
 use crate::handle::flights::{Flight, InFlightLoads};
 use crate::handle::loaded::{
-    Diagnostic, FailureKind, ImageContents, LoadAnswer, LoadStatus, LoadTarget, SetUp, Severity,
+    Diagnostic, FailureKind, ImageContents, LoadAnswer, LoadFailure, LoadStatus, LoadTarget, SetUp, Severity,
 };
 use crate::handle::recovery::LoadedItem;
 use crate::handle::requests::LoadOptions;
@@ -34,6 +34,7 @@ use crate::workspace::{Contents, ImageSystem, Project, ProjectFiles, ProjectSett
 use steelbank_reader::lines::{LineColumn, LineIndex, PositionEncoding, decode};
 use steelbank_reader::structure::{ProblemKind, check_structure};
 use steelbank_reader::{Dialect, Features, LispText, Range, Token, TokenKind};
+use steelbank_tree::is_lisp_by_name;
 
 /// The answers to the loads in a snapshot, used for the first load of each system.
 pub(crate) struct RestoredLoads {
@@ -248,7 +249,15 @@ impl Steelbank {
             let each = systems.iter().zip(answers);
             return Ok(each.fold(all, |all, (system, answer)| all.with_system(system, answer)).finished());
         }
-        for system in self.list_systems(control)?.systems.into_iter().map(|system| system.name) {
+        let systems = self.list_systems(control)?.systems;
+        let project = self.project();
+        let files: Vec<PathBuf> =
+            project.lisp_files().into_iter().filter(|path| is_lisp_by_name(path)).collect();
+        if systems.is_empty() && !files.is_empty() {
+            all.status = LoadStatus::Failed;
+            all.failure = Some(LoadFailure::no_system(&some_of(&files, |path| project.shown(path))));
+        }
+        for system in systems.into_iter().map(|system| system.name) {
             let left = control.until(deadline);
             let answer = self.load_system(&system, options, &left)?;
             all = all.with_system(&system, answer);

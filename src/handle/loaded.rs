@@ -106,6 +106,8 @@ pub enum FailureKind {
     VersionMismatch,
     /// The system does not exist.
     UnknownSystem,
+    /// The project defines no system.
+    NoSystem,
     /// Systems or components depend on each other.
     CircularDependency,
     /// A file of system definitions cannot be read or loaded.
@@ -134,6 +136,7 @@ impl FailureKind {
             | Self::MissingComponent
             | Self::VersionMismatch
             | Self::UnknownSystem
+            | Self::NoSystem
             | Self::CircularDependency
             | Self::SystemDefinition
             | Self::Compile => true,
@@ -166,6 +169,17 @@ pub struct LoadFailure {
 }
 
 impl LoadFailure {
+    /// Creates the failure of a project that defines no system but has Lisp `files`.
+    pub(crate) fn no_system(files: &str) -> Self {
+        let message = format!("No .asd file of the project defines a system. Its Lisp files: {files}.");
+        Self::plain(FailureKind::NoSystem, None, message)
+    }
+
+    /// Creates a failure without names and remedies.
+    fn plain(kind: FailureKind, path: Option<String>, message: String) -> Self {
+        Self { kind, name: None, required_by: None, path, message, remedies: Vec::new() }
+    }
+
     /// Returns whether the load failed because there is no system called `name`.
     pub(crate) fn is_of_unknown(&self, name: &str) -> bool {
         let told = self.name.as_deref();
@@ -208,6 +222,7 @@ impl LoadFailure {
             FailureKind::CircularDependency => {
                 vec!["Remove one dependency of the cycle from its :depends-on, and load again.".to_owned()]
             }
+            FailureKind::NoSystem => vec!["Load one of the files with load-file.".to_owned()],
             FailureKind::SystemDefinition => vec![format!("Correct {path} and load again.")],
             FailureKind::Heap => vec![
                 format!("If {path} allocates that much by mistake, correct it."),
@@ -411,8 +426,7 @@ impl LoadAnswer {
         path: Option<String>,
         message: String,
     ) -> LoadAnswer {
-        let failure =
-            LoadFailure { kind, name: None, required_by: None, path, message, remedies: Vec::new() };
+        let failure = LoadFailure::plain(kind, path, message);
         let (system, path) = match target {
             LoadTarget::System(name) => (Some(name), None),
             LoadTarget::File(path) => (None, Some(path)),

@@ -542,3 +542,21 @@ fn diagnostics_of_unfinished_compilation_units_are_kept() {
         bank.value("(asdf:clear-system \"pending\")");
     }
 }
+
+/// Tests a project with Lisp files but without a system.
+#[test]
+fn project_without_system_is_a_failure() {
+    own_process!();
+    let root = folder("no-system");
+    fs::create_dir(root.join(".git")).unwrap();
+    let bank = project(&root, &root.join("cache"));
+    let load = || bank.run(&LoadRequest::project(), &Control::default()).unwrap();
+    assert_eq!(load().status, LoadStatus::Loaded);
+    fs::write(root.join("a.lisp"), "(defun a ())").unwrap();
+    let answer = load();
+    assert_eq!(answer.status, LoadStatus::Failed);
+    let failure = answer.failure.unwrap();
+    assert_eq!(failure.kind, FailureKind::NoSystem);
+    assert_eq!(failure.message, "No .asd file of the project defines a system. Its Lisp files: a.lisp.");
+    assert_eq!(failure.remedies, ["Load one of the files with load-file."]);
+}
