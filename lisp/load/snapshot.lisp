@@ -92,7 +92,7 @@
     (nreverse folders)))
 
 (defun configuration-files ()
-  "Return the files and folders, existing or not, of ASDF's configuration."
+  "Return the names of ASDF's source-registry files and folders, existing or not."
   (mapcar #'sb-ext:native-namestring
           (append (uiop:xdg-config-pathnames "common-lisp/source-registry.conf")
                   (uiop:xdg-config-pathnames "common-lisp/source-registry.conf.d/")

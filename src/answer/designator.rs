@@ -198,7 +198,8 @@ fn token(char: char, rest: &mut Chars<'_>, part: &mut String) -> Option<bool> {
     Some(true)
 }
 
-/// A function's name as SBCL prints it, in parts that borrow its text.
+/// A function's name in canonical form, such as `(METHOD P::F (P::C))`, in parts that borrow its
+/// text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PrintedName<'a> {
     /// The first element of a list, such as `METHOD` or `FLET`. Empty for a symbol.

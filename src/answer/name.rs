@@ -1,7 +1,7 @@
 //! Names of Lisp objects in answers, in their canonical and their readable form.
 //!
-//! The *canonical* form is the one that the image prints: the home package's full name, two colons
-//! and the symbol's name, possibly in a list, `(METHOD SHOP::TOTAL (SHOP::CART))`. Names are looked
+//! The *canonical* form is the one in Lisp's answers: the home package's full name, two colons and
+//! the symbol's name, possibly in a list, `(METHOD SHOP::TOTAL (SHOP::CART))`. Names are looked
 //! up, compared and sorted by their canonical form. Lines that the tool contracts prescribe also
 //! print this form. All other output uses the *readable* form, which a person would write:
 //! `shop:total` if the package exports the symbol, `shop::%helper` if it does not, `cl:mapcar`,
@@ -27,7 +27,7 @@ pub struct LispName {
 }
 
 impl LispName {
-    /// Returns the name that the image prints as `canonical`.
+    /// Returns the name with the canonical form `canonical`.
     pub(crate) fn new(index: &Index, canonical: impl Into<String>) -> Self {
         let canonical = canonical.into();
         Self { written: written(index, &canonical), canonical }
@@ -43,7 +43,7 @@ impl LispName {
         *self = Self::new(index, std::mem::take(&mut self.canonical));
     }
 
-    /// Returns the name as the image prints it: `COMMON-LISP::MAPCAR`.
+    /// Returns the name in canonical form, with home package and two colons: `COMMON-LISP::MAPCAR`.
     pub fn canonical(&self) -> &str {
         &self.canonical
     }

@@ -61,8 +61,8 @@ pub struct StructureProblem {
     pub place: Location,
     /// The text of that line.
     pub text: String,
-    /// The line where the problem becomes visible: where the indentation contradicts the
-    /// parentheses, or the end of the text.
+    /// The line where the problem becomes visible, such as a line whose indentation contradicts the
+    /// parentheses, or the last line.
     pub shows_at: Location,
     /// The text to insert at `mend`; if empty, delete the character there.
     pub insert: String,
@@ -83,8 +83,8 @@ struct ProblemInJson {
     column: u32,
     /// The text of that line.
     text: String,
-    /// The line where the problem becomes visible: where the indentation contradicts the
-    /// parentheses, or the end of the text.
+    /// The line where the problem becomes visible, such as a line whose indentation contradicts the
+    /// parentheses, or the last line.
     shows_at_line: u32,
     /// The text to insert at `mend_line` and `mend_column`; if empty, delete the character there.
     insert: String,

@@ -2,7 +2,7 @@
 //! as a user.
 //!
 //! The compiler names the function of each use that it records. For other uses the name comes from
-//! the text: the innermost definition around the place, formatted as SBCL prints the function.
+//! the text: the innermost definition around the place, in canonical form.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -91,7 +91,7 @@ impl<'a> Enclosing<'a> {
         Node { name, target, is_toplevel: false }
     }
 
-    /// Formats the name of a method as SBCL prints it, from the lambda list in the text.
+    /// Builds the canonical name of a method from the lambda list in the text.
     fn method(&self, known: &DefinitionInFile) -> Option<String> {
         let file = self.text(&known.path)?;
         let (bytes, text) = (&file.0, &file.1);

@@ -91,8 +91,8 @@ pub struct PathStep {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum PathLink {
-    /// The variable is in a form that names the other definition and may hold it, such as a table
-    /// or a hook.
+    /// The definition is a variable, such as a table or a hook. It may hold the other definition,
+    /// because a form contains both.
     Holds,
     /// The definition uses the other one.
     #[serde(untagged)]
