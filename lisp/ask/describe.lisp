@@ -56,7 +56,7 @@
   (if (null form) "NIL" (lambda-list-text form 60)))
 
 (defun source-object (name kind)
-  "Return the definition sources of NAME as KIND, as a list of JSON objects, the best one first."
+  "Return the definition sources of NAME as KIND, as a list of JSON objects."
   ;; KIND is a definition kind of sb-introspect. The octet offset in an object is the one that SBCL
   ;; records: the number of octets before the white space in front of the top-level form.
   (let ((sources (around-user-code (sb-introspect:find-definition-sources-by-name name kind))))

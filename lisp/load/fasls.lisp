@@ -233,7 +233,7 @@
 
 (defun damaged-fasl-p (condition fasl)
   "Return true if CONDITION, signalled while FASL is loaded, reports that FASL is unusable."
-  ;; FASL is missing, or is not an intact fasl of this SBCL.
+  ;; A fasl is unusable if it is missing, or if it is not an intact fasl of this SBCL.
   (flet ((this-p (stream)
            (let ((path (stream-pathname stream)))
            (and path (uiop:pathname-equal path fasl)))))

@@ -47,7 +47,8 @@
   ;; The names of the systems that were reported to ASDF as up to date, or for which ASDF has
   ;; planned operations.
   (up-to-date (make-hash-table :test 'equal) :type hash-table)
-  ;; The components with fasls that were checked before ASDF requested their dates.
+  ;; The components whose fasls were checked in this load. The check precedes ASDF's first request
+  ;; for the date of the fasl.
   (checked (make-hash-table :test 'eq) :type hash-table)
   (taps (make-hash-table :test 'equal) :type hash-table))
 

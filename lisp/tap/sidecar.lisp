@@ -154,7 +154,8 @@
 
 (defun better-sidecar-p (known sidecar)
   "Return true if SIDECAR need not replace KNOWN, the octets that are already stored."
-  ;; The two are equal, or KNOWN is complete and SIDECAR is an incomplete one of the same contents.
+  ;; This is so if the two are equal, or if KNOWN is complete, SIDECAR is incomplete, and both
+  ;; describe a file with the same contents.
   (declare (type octets known sidecar))
   (or (equalp known sidecar)
       (and (/= (aref sidecar 7) 1)

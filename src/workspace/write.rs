@@ -101,7 +101,7 @@ pub(crate) fn encoded(text: &str, bytes: &[u8]) -> Result<Vec<u8>, String> {
             .map_err(|_| {
                 "The file is in Latin-1, which cannot encode a character of the new text.".to_owned()
             }),
-        Some(other) => Err(format!("The file is in {other}: only ASCII can be written to it.")),
+        Some(other) => Err(format!("The file declares encoding {other}: only ASCII can be written to it.")),
         None => Err("The file is not valid UTF-8 and declares no encoding: only ASCII can be written to it."
             .to_owned()),
     }

@@ -126,8 +126,8 @@ pub(crate) fn rows() -> Vec<Row> {
     .concat()
 }
 
-/// Returns the numbers of all requirements. Most requirements of the who tools count for both
-/// tools, so the documents' total is 57.
+/// Returns the numbers of all requirements. `wc1` to `wc12` are the same requirements as `wr1` to
+/// `wr12`, so the documents' total is 59.
 fn demands() -> BTreeSet<String> {
     let numbered = |prefix: &str, numbers: std::ops::RangeInclusive<u32>| {
         numbers.map(|number| format!("{prefix}{number}")).collect::<Vec<_>>()

@@ -64,8 +64,7 @@ impl LispAnalysis {
                 });
                 found.push((class, lines.line(token.span.start)));
             }
-            // The tokens can be out of order: the scan may add a word with its punctuation before
-            // the bare word.
+            // The encoding stores the differences between lines, so the lines must ascend.
             found.sort_by_key(|&(_, line)| line);
             analysis.names.push((lisp_key(NAME, name), found));
         }

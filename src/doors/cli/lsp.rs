@@ -31,7 +31,8 @@ pub(super) struct LspCommand {
     /// Accepted for editors that pass it; standard input and output are always used
     #[arg(long, hide = true)]
     stdio: bool,
-    /// The descriptor of the handover, after a restart of the program in place
+    /// The descriptor of a memory file with the clients and loads to resume. The program passes it
+    /// to itself when it restarts in place
     #[arg(long, hide = true, value_name = "FD")]
     restarted_from: Option<i32>,
 }

@@ -205,7 +205,8 @@ struct Serve {
     /// Allow clients to change the project's files
     #[arg(long)]
     allow_edits: bool,
-    /// The descriptor of the handover, after a restart of the program in place
+    /// The descriptor of a memory file with the clients and loads to resume. The program passes it
+    /// to itself when it restarts in place
     #[arg(long, hide = true, value_name = "FD")]
     restarted_from: Option<i32>,
     /// The tools to offer: all, core (the minimum for an agent), read (read-only tools), or names.

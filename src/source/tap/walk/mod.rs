@@ -26,8 +26,8 @@ pub struct SyntaxContext {
     pub position: SyntacticContext,
     /// The namespace that the symbol's name is looked up in.
     pub space: Space,
-    /// The operator around the symbol that binds the name in that namespace, if the text shows a
-    /// binding.
+    /// The operator around the symbol that binds the name in the namespace `space`, if the text
+    /// shows a binding.
     pub bound: Option<&'static str>,
     /// For a definition: the kind of thing that the symbol's form defines.
     pub defined: Option<Defined>,
@@ -38,8 +38,8 @@ pub struct SyntaxContext {
     /// How the variable or accessor that the symbol names is accessed. For an accessor, `Write`
     /// means that the place is written to.
     pub access: PlaceAccess,
-    /// The event that binds the name in that namespace, if the text shows a binding. For a binding,
-    /// the symbol's own event.
+    /// The event that binds the name in the namespace `space`, if the text shows a binding. For a
+    /// binding, the symbol's own event.
     pub binding: Option<u32>,
     /// The number of templates around the symbol.
     pub level: u8,
