@@ -58,7 +58,7 @@
   (sb-kernel::decoding-error-in-comment-stream condition))
 
 (define-inline comment-decoding-error-position (condition)
-  "Return the position of CONDITION, a COMMENT-DECODING-ERROR, in characters."
+  "Return the position of CONDITION, a COMMENT-DECODING-ERROR, in octets."
   (sb-kernel::decoding-error-in-comment-position condition))
 
 ;;; Streams of file descriptors

@@ -162,7 +162,8 @@
     (cond ((typep inner 'comment-decoding-error)
            (let ((stream (comment-decoding-error-stream inner)))
              (append (list :path (or (file-of-stream stream) *file*))
-                     ;; The recorded position is after the comment's first character.
+                     ;; The recorded position is after the comment's first character. It counts
+                     ;; octets, so the place is inexact after characters of several octets.
                      (stream-place stream (max 0 (1- (comment-decoding-error-position inner)))))))
           ((and (streamp stream) (or input-error (typep inner 'reader-error)))
            (append (list :path (or (file-of-stream stream) *file*))

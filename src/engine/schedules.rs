@@ -1,5 +1,5 @@
-//! Tests the queue, the tickets and the watch under many thread schedules with shuttle: every job
-//! gets exactly one outcome, and the correct one.
+//! Tests the queue, the tickets and the watch thread under many thread schedules with shuttle:
+//! every job gets exactly one outcome, and the correct one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,11 +1,11 @@
-//! The watch's logic: when it checks the lanes, how it enforces their deadlines, and which orders
-//! it gives to Lisp.
+//! The logic of the watch thread: when it checks the lanes, how it enforces the deadlines of their
+//! jobs, and which orders it gives to Lisp.
 //!
 //! The watch never waits for Lisp. Actions that need a Lisp thread are orders to Lisp's supervisor
 //! thread.
 //!
 //! A running job is *late* if its deadline has passed (cancelling it moves the deadline to the
-//! present), or if a call has exceeded its own limit by [`LATE_AFTER`].
+//! present), or if its current call into Lisp has exceeded the call's limit by [`LATE_AFTER`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -38,7 +38,7 @@ use crate::source::tap::roles::SyntaxRole;
 /// The output format of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ScipFormat {
-    /// Protocol Buffers, the format that engines read.
+    /// Protocol Buffers, the format that code-search engines read.
     #[default]
     Protobuf,
     /// The messages as a single JSON object.

@@ -95,7 +95,7 @@ pub struct ImpactAnswer {
     /// Calls with arguments that do not fit the lambda list in the current text.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calls_that_do_not_fit: Vec<BadCall>,
-    /// Definitions that changed macros generate: the top-level forms that expand them.
+    /// The top-level forms that expand a changed macro, and thereby define something.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub made_by_macros: Vec<Affected>,
     /// The subclasses of changed classes.

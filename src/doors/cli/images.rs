@@ -17,7 +17,7 @@ const KEY: &str = env!("STEELBANK_IMAGE_KEY");
 
 /// The file in an image that names the SBCL tree it was built from.
 const TREE: &str = "tree";
-/// The file with the baked index of the image's core.
+/// The file with the index of the image's core.
 const INDEX: &str = "steelbank.xref";
 
 /// An image in the cache, named by its SBCL version and key.

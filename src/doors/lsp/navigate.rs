@@ -187,7 +187,7 @@ impl Server {
             };
             let position = |offset| document.lines.position_in(document.text.as_bytes(), offset, encoding);
             let (from, to) = (position(found.range.start), position(found.range.end));
-            // Skip tokens of several lines, which the protocol's encoding cannot represent.
+            // Skip tokens of several lines, because not every client supports them.
             if from.line != to.line {
                 continue;
             }

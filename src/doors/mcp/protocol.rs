@@ -105,7 +105,7 @@ impl<'a> Meta<'a> {
 pub(super) enum ResultFormat {
     /// The format of versions with sessions.
     Session,
-    /// The format of 2026-07-28: results have a completion state and a cache lifetime.
+    /// The format of version 2026-07-28: results have a completion state and a cache lifetime.
     Stateless,
 }
 

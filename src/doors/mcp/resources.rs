@@ -127,7 +127,7 @@ impl ResourceKind {
     }
 }
 
-/// Returns the kinds of resources with tools that the client is offered.
+/// Returns the kinds of resources whose tool is offered to the client.
 pub(super) fn kinds(tools: &Tools) -> impl Iterator<Item = &'static ResourceKind> {
     KINDS.iter().filter(|kind| tools.get(kind.tool).is_ok())
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-#[expect(deprecated, reason = "2026-07-28 has no roots; the versions that have sessions do")]
+#[expect(deprecated, reason = "protocol version 2026-07-28 has no roots; earlier versions do")]
 use rmcp::model::ListRootsResult;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -15,7 +15,7 @@ pub(super) fn ask_for_roots(line: &mut Vec<u8>, id: &Id) {
 }
 
 /// Returns the folders of a client's roots.
-#[expect(deprecated, reason = "2026-07-28 has no roots; the versions that have sessions do")]
+#[expect(deprecated, reason = "protocol version 2026-07-28 has no roots; earlier versions do")]
 pub(super) fn folders(result: Option<&RawValue>) -> impl Iterator<Item = PathBuf> {
     let roots = result.and_then(|result| serde_json::from_str::<ListRootsResult>(result.get()).ok());
     roots.into_iter().flat_map(|roots| roots.roots).filter_map(|root| path_of(&root.uri))

@@ -1,6 +1,6 @@
 //! Checks compatibility with rmcp: it must parse the lines that we write, and we must parse its
 //! lines.
-#![expect(deprecated, reason = "2026-07-28 has no roots; the versions that have sessions do")]
+#![expect(deprecated, reason = "protocol version 2026-07-28 has no roots; earlier versions do")]
 
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,

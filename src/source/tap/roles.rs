@@ -54,8 +54,8 @@ pub enum SyntaxRole {
     Argument,
 }
 
-/// Returns whether the keyword `event` designates a symbol with the same name. This may be a name
-/// to look up, or the class of a component in DEFSYSTEM.
+/// Returns whether the keyword `event` designates a symbol with the same name: it is the name that
+/// a function such as INTERN or FIND-SYMBOL looks up, or the class of a component in DEFSYSTEM.
 pub fn is_looked_up(sidecar: &Sidecar, form: &TapForm, event: usize) -> bool {
     let walk = RoleFinder { sidecar, form };
     let operator = |list: usize| walk.operator(list).map_or("", Name::name);

@@ -140,7 +140,7 @@ impl Endpoint {
         Ok(answer)
     }
 
-    /// Answers a message of 2026-07-28, which has no sessions.
+    /// Answers a message of version 2026-07-28, which has no sessions.
     async fn post_stateless(
         &self,
         headers: &HeaderMap,
