@@ -17,17 +17,23 @@
 (defstruct test
   "A test of a framework."
   ;; NAME is a symbol, a string, or another object in RT. PACKAGE is the package of the definition,
-  ;; if known, and FUNCTION the test's function, if it has one. The framework runs DESIGNATOR.
+  ;; if known, and FUNCTION the test's function, if it has one. The framework runs DESIGNATOR. ENTRY
+  ;; is RT's entry.
   (name nil)
   (package nil :type (or null package))
   (function nil :type (or null function))
-  (designator nil))
+  (designator nil)
+  (entry nil))
 
-(defun named-test (name &optional function)
+(defun test-identity (test)
+  "Return an object that the framework creates again whenever the form of TEST is evaluated."
+  (or (test-function test) (test-entry test) (test-designator test)))
+
+(defun named-test (name &optional function entry)
   "Return the test with FUNCTION for a framework that identifies tests by NAME alone."
   (let ((symbol (if (consp name) (first name) name)))
     (make-test :name name :package (and (symbolp symbol) (symbol-package symbol))
-               :function function :designator name)))
+               :function function :designator name :entry entry)))
 
 (defun test-text (test)
   "Return the name of TEST as answers show it. It is unique within a framework."
@@ -157,10 +163,6 @@
 (sb-ext:define-load-time-global *file-loads* (make-hash-table :test 'equal :synchronized t)
   "The last successful load of each file, as in *TEST-ORIGINS*.")
 
-(defun test-identity (test)
-  "Return an object that the framework creates again whenever the form of TEST is evaluated."
-  (or (test-function test) (test-designator test)))
-
 (defun note-tests (origin)
   "Record ORIGIN for the tests that have no recorded origin."
   (dolist (framework (loaded-frameworks))
@@ -182,8 +184,8 @@
                     for name = (first (uiop:ensure-list (test-name test)))
                     for origin = (gethash (test-identity test) *test-origins*)
                     for function = (test-function test)
-                    for file = (or (first origin) (and function (values (function-file function))))
-                    for last-load = (gethash file *file-loads*)
+                    for file = (or (and function (values (function-file function))) (first origin))
+                    for last-load = (gethash (first origin) *file-loads*)
                     for package = (and (test-package test) (package-name (test-package test)))
                     collect (object
                              "framework" (framework-name framework)
