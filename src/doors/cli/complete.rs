@@ -44,7 +44,7 @@ pub(super) fn script(shell: Shell) -> Result<Vec<u8>, CommandError> {
     Ok(script)
 }
 
-/// Adds a completer to a tool's argument, selected by the argument's `name`.
+/// Adds a completer to a tool's argument if there is one for arguments called `name`.
 pub(super) fn completed(argument: Arg, name: &str) -> Arg {
     match name {
         "name" | "names" | "symbol" | "class" | "definition" | "from" | "to" => {
@@ -149,7 +149,7 @@ fn index() -> Option<Index> {
 }
 
 /// Replaces clap's completer for Bash. Bash breaks words at colons and equals signs, and replaces
-/// only the text after the last break. So the script removes the text before that break from the
+/// only the text after the last break. So the script removes the text up to that break from the
 /// candidates.
 #[derive(Debug)]
 struct Bash;

@@ -44,7 +44,7 @@ struct Host {
     served: Arc<ServedClients>,
     clients: Arc<Clients>,
     session: Session,
-    /// Describes the image in full; see [`share::image`].
+    /// Describes everything that the image depends on; see [`share::image`].
     image: String,
     /// The names of the items that are loaded at startup.
     loads: Vec<String>,
@@ -200,8 +200,8 @@ impl Host {
 
     fn begin(self: &Arc<Self>, socket: UnixStream) -> io::Result<()> {
         self.spawn(move |host| {
-            // If the client passes no descriptors, or this process has no room for them, the socket
-            // is closed, and the client retries.
+            // If the client belongs to another user or passes no descriptors, or if this process
+            // has no room for them, the socket is closed. The client's process then retries.
             let Ok((joining, streams)) = check_user(&socket).and_then(|()| take_over(&socket)) else {
                 return;
             };

@@ -54,8 +54,8 @@ impl ProjectOptions {
         Self { project, ..Self::default() }
     }
 
-    /// Returns the project's folder: the value of --project, or else the nearest project's folder,
-    /// from the current folder upwards.
+    /// Returns the project's folder, if there is a project: the value of --project, or else the
+    /// nearest project's folder, from the current folder upwards.
     pub(super) fn root(&self) -> Result<Arc<ProjectRoot>, CommandError> {
         Ok(ProjectRoot::new(match &self.project {
             Some(folder) if !folder.is_dir() => {
@@ -115,7 +115,8 @@ impl ProjectOptions {
     }
 
     /// Loads the systems of --system and prints the errors of those that fail; partly loaded
-    /// systems stay loaded. Returns whether all were loaded.
+    /// systems stay loaded. Returns `false` if a system failed or was skipped because Lisp had died
+    /// while loading it.
     pub(super) fn load(&self, session: &Session, output: &Terminal) -> Result<bool, CommandError> {
         let tools = crate::actions::tools();
         let mut all = true;

@@ -1,9 +1,9 @@
 //! `steelbank serve`: serves MCP on the standard streams and loads the project's systems in the
 //! background. `--host`, `--http` and `--share` continue in their own modules.
 //!
-//! The session starts SBCL at once unless the client may still name the project. If Lisp dies, the
-//! process executes the program again in place: the restarted program receives a [`Handover`]
-//! through a descriptor and continues with the same client.
+//! The session starts SBCL at once, unless the client may still name the project and nothing needs
+//! SBCL yet. If Lisp dies, the process executes the program again in place: the restarted program
+//! receives a [`Handover`] through a descriptor and continues with the same client.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
@@ -42,8 +42,8 @@ pub(super) enum Source {
     Socket(UnixListener),
 }
 
-/// The session of a Lisp that is starting, the handover if this is a restart, and the hooks for the
-/// next restart.
+/// A session, the handover if this is a restart, and the hooks for the next restart. The session's
+/// SBCL is starting, or starts later if the client may still name the project.
 pub(super) struct StartedImage {
     pub(super) session: Session,
     pub(super) handover: Option<Handover>,

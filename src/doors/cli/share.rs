@@ -141,7 +141,7 @@ impl Joiner {
         let end = Instant::now() + HOST_WAIT;
         loop {
             let socket = self.connect().map_err(|error| trouble(&error))?;
-            // Ignore a failure and retry: the host has ended.
+            // Ignore a failure, which means that the host has ended or is ending: the loop retries.
             let _ = hand_over(&socket, &self.joining, streams);
             let (shell, last) = (Arc::clone(&self.shell), Arc::clone(&self.last));
             let own = socket.try_clone().map_err(|error| trouble(&error))?;

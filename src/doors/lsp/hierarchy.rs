@@ -124,8 +124,8 @@ impl Server {
         Ok(known.map_or(Value::Null, |item| json!([item])))
     }
 
-    /// Returns the hierarchy item of a class, at the class's name. `None` if the image has no
-    /// readable source position of the class.
+    /// Returns the hierarchy item of a class, at the class's name. `None` if the symbol names no
+    /// class, or if the image has no readable source position of the class.
     fn class_item(&self, known: &Description, control: &Control) -> Option<Value> {
         let class = known.class.as_ref()?;
         let mut place = class.sources.iter().find_map(|source| self.place(&source.place, control))?;
