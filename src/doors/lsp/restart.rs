@@ -138,7 +138,7 @@ impl Server {
         repeated
     }
 
-    /// Defers a request that Lisp's death interrupted, so that the restarted program answers it.
+    /// Defers a request that ends after Lisp's death, so that the restarted program answers it.
     /// Returns `false` if the program will not restart.
     pub(super) fn defer(&self, request: &Arc<Request>) -> bool {
         if !self.session().will_restart() {
@@ -169,7 +169,7 @@ impl Server {
     }
 
     /// Waits until the loads from before the restart have been repeated, at most for
-    /// [`RELOAD_WAIT`].
+    /// [`RELOAD_WAIT`]. Also returns if the request is cancelled.
     pub(super) fn await_reload(&self, is_cancelled: impl Fn() -> bool) {
         let end = Instant::now() + RELOAD_WAIT;
         let mut reloading = self.reloading.lock();

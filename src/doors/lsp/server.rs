@@ -31,7 +31,8 @@ use crate::handle::ChangeListener;
 use crate::handle::recovery::ClientHandover;
 use crate::tools::Session;
 
-/// The maximum number of concurrent requests. At this limit, no further messages are read.
+/// The maximum number of concurrent requests. At this limit, a further request waits, and no
+/// messages after it are read.
 const THREADS: usize = 16;
 
 /// Runs the loads at startup, or waits until the host has run them, and returns their errors.
@@ -450,7 +451,8 @@ impl Server {
         }
     }
 
-    /// Runs the loads at startup or, with `again`, after a restart. Shows their progress.
+    /// Runs the loads at startup or, with `again`, after a restart, and shows their progress. Then
+    /// subscribes to changes of the image.
     fn load_first(self: &Arc<Self>, load: FirstLoad, again: bool) {
         let token = "steelbank/load";
         let shown = self.progress.load(Ordering::Relaxed);

@@ -138,7 +138,8 @@ impl Client {
     }
 }
 
-/// A call, and the properties of its request that determine on which thread it runs.
+/// A call with the properties of its request. `effect` and `at_once` select the thread that runs
+/// the call; `is_short` marks a call that need not wait for long work.
 pub(super) struct PooledRequest {
     pub(super) effect: Effect,
     pub(super) at_once: bool,

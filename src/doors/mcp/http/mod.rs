@@ -80,7 +80,7 @@ pub fn serve(
         let sessions = Arc::new(HttpSessions::new(Arc::clone(&join), join().map_err(HttpError::Join)?));
         let (end, mut ending) = watch::channel(false);
         let end = Arc::new(end);
-        // Do not handle SIGHUP, because nohup ignores it.
+        // Do not handle SIGHUP: a handler would override nohup, which makes the process ignore it.
         for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
             let (end, mut signal) = (Arc::clone(&end), signal(kind)?);
             tokio::spawn(async move {
