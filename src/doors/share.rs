@@ -233,7 +233,8 @@ pub(super) fn hand_over(
     rest.write_all(&line[sent..])
 }
 
-/// Receives the message that [`hand_over`] sends.
+/// Receives the message that [`hand_over`] sends. Fails if it is not complete after
+/// [`JOINING_TIME`].
 pub(super) fn take_over(socket: &UnixStream) -> io::Result<(Joining, [OwnedFd; 2])> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let (mut line, mut streams) = (Vec::new(), Vec::new());

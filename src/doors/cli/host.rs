@@ -1,11 +1,12 @@
 //! The host of a shared image: a background process, detached from any terminal, that serves the
 //! clients of `--share` and `--http`.
 //!
-//! A client's process connects to the host's Unix socket, sends the [`ClientSettings`], and passes
-//! the client's input and output as descriptors. With `--http`, one process does this for several
-//! clients. The host then serves MCP or LSP on these descriptors. Each client has a thread, a
-//! [`ClientSlot`] and a copy of the [`Session`]; all copies use the same Lisp. The host ends when
-//! it has had no client for `--linger` seconds. If Lisp dies, the program is executed again in
+//! A client's process connects to the host's Unix socket and sends a [`Joining`] message with the
+//! [`ClientSettings`]. The message also passes the client's input and output as descriptors. With
+//! `--http`, one process does this for several clients. The host then serves MCP or LSP on these
+//! descriptors. Each client has a thread, a [`ClientSlot`] and a copy of the [`Session`]; all
+//! copies use the same Lisp. The host ends when it has had no client for `--linger` seconds. If
+//! Lisp dies or becomes unusable, or a client requests a restart, the program is executed again in
 //! place and continues with the same clients.
 
 use std::io;

@@ -122,9 +122,9 @@ impl Server {
     }
 
     /// Compiles a document in a confined copy after `pause`, if no newer version exists by then.
-    /// Without a snapshot for such a copy, only a `saved` file is checked, together with its
-    /// system. Does nothing for other files than `.lisp` files, or if the server was started with
-    /// --no-compile.
+    /// Without a snapshot for such a copy, only a `saved` file is checked, together with its system
+    /// or with all loaded systems. Does nothing for other files than `.lisp` files, or if the
+    /// server was started with --no-compile.
     pub(super) fn check_later(&self, document: &Arc<OpenDocument>, pause: Duration, saved: bool) {
         if self.compile && document.path.extension().is_some_and(|kind| kind == "lisp") {
             let due = Instant::now() + pause;
@@ -258,7 +258,9 @@ impl Server {
         if !saved {
             return Ok(None);
         }
-        // Load no other system, because its diagnostics would not concern this document.
+        // If the file belongs to a loaded system, load only that system, because diagnostics of
+        // other systems do not concern this document. Otherwise load all loaded systems again, and
+        // the file if it is not loaded.
         let system = bank.system_of(&document.path);
         let mut request = CheckRequest { confined: true, system, ..CheckRequest::default() };
         if bank.loaded_date(&document.path).is_none() {

@@ -1,5 +1,5 @@
-//! Lets an editor's session survive Lisp's death: hands its documents and pending requests over to
-//! the restarted program.
+//! Lets an editor's session survive a restart of the program in place: hands its documents and
+//! pending requests over to the restarted program.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -131,7 +131,7 @@ impl Server {
         let (lost, repeated): (Vec<_>, Vec<_>) =
             left.into_iter().partition(|request| request.method == "workspace/executeCommand");
         for request in lost {
-            let why = "Lisp died during the command and is restarting. Retry.";
+            let why = "Lisp restarted during this command, and its work is lost. Retry.";
             // Only add to the buffer, so as not to wait for an editor that does not read.
             self.output.add(&response(request.id.clone(), Err(RequestRefusal::failed(why))));
         }

@@ -82,7 +82,7 @@ pub(super) struct Server {
     pub(super) initialized: Mutex<Value>,
     pub(super) running: Mutex<HashMap<RequestId, (Cancellation, Arc<Request>)>>,
     pub(super) ended: Condvar,
-    /// The requests that Lisp's death interrupted. The restarted program answers them.
+    /// The requests that ended after Lisp's death. The restarted program answers them.
     pub(super) deferred: Mutex<Vec<Arc<Request>>>,
     /// Whether the loads from before a restart are being repeated.
     pub(super) reloading: Mutex<bool>,

@@ -52,7 +52,8 @@ impl HttpConnection {
     }
 }
 
-/// A session of one client.
+/// A connected client of the image: one HTTP session, or the client that all requests without a
+/// session share.
 pub(super) struct HttpSession {
     lines: Sender<Vec<u8>>,
     state: Mutex<SessionState>,
@@ -186,7 +187,8 @@ impl HttpSession {
         numbers.into_iter().for_each(|number| self.cancel_exchange(number));
     }
 
-    /// Cancels the call of an exchange, which then ends without a response.
+    /// Cancels the call of an exchange if it is in progress. The exchange then ends without a
+    /// response.
     pub(super) fn cancel_exchange(&self, number: u64) {
         if self.state.lock().calls.remove(&number).is_none() {
             return;
@@ -222,8 +224,8 @@ impl HttpSession {
         self.state.lock().closed
     }
 
-    /// Returns the time since the client's last message. `None` while a call is in progress or an
-    /// exchange is being read.
+    /// Returns the time since the client last sent a message or reconnected. `None` while a call is
+    /// in progress or an exchange is being read.
     pub(super) fn idle(&self) -> Option<Duration> {
         let state = self.state.lock();
         let is_read = |exchange: &Arc<Exchange>| Arc::strong_count(exchange) > 1;
@@ -312,7 +314,8 @@ impl HttpSession {
     }
 }
 
-/// Returns the parameters with `number` as the progress token, and the original token.
+/// Returns the parameters with `number` as the progress token, and the original token. Without a
+/// token, returns the parameters unchanged.
 fn with_token(params: Option<&RawValue>, number: u64) -> (Option<Box<RawValue>>, Option<Box<RawValue>>) {
     let Some(params) = params else { return (None, None) };
     let replaced = || {
