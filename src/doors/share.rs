@@ -86,7 +86,7 @@ pub(super) enum ClientProtocol {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum HostMessage {
-    /// The host has started to serve the streams.
+    /// The host accepts the client and starts to serve the streams.
     Welcome,
     /// The host rejects the client or ends its session, with the reason.
     Refused(String),

@@ -16,7 +16,7 @@ use crate::answer::Wording;
 use crate::doors::mcp::listing;
 use crate::tools::{Call, CallOutcome, Failure, Session, Tool, ToolAnswer};
 
-/// Lists the tools. With --json, prints the MCP server's response to `tools/list`.
+/// Lists the tools. With --json, prints the result that the MCP server returns for `tools/list`.
 pub(super) fn list(shell: &Shell) -> Result<Exit, CommandError> {
     let tools = crate::actions::tools();
     if shell.options.json {

@@ -66,7 +66,8 @@ pub(super) fn tools() -> Vec<CompletionCandidate> {
         .collect()
 }
 
-/// Lists `auto` and the systems in the project's folder and in its last snapshot.
+/// Lists `auto`, the systems that files directly in the project's folder define, and the systems of
+/// the project's last snapshot.
 pub(super) fn systems(typed: &OsStr) -> Vec<CompletionCandidate> {
     let mut found = vec![AUTO.to_owned()];
     let root = root();

@@ -45,7 +45,8 @@ pub(super) struct ProjectOptions {
 /// The value of --system that selects the project's systems.
 pub(super) const AUTO: &str = "auto";
 
-/// The time limit for loading a system of --system, in seconds.
+/// The time limit for loading a system of --system, and for each load and the writing of an export,
+/// in seconds.
 pub(super) const SYSTEM_SECONDS: u64 = 3600;
 
 impl ProjectOptions {

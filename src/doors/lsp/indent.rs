@@ -85,8 +85,9 @@ fn guess(name: &str) -> Style {
     }
 }
 
-/// Computes the indentation of the lines in `within`, which are numbered from 1. Returns the
-/// number, the old indentation and the new indentation of each line to change.
+/// Computes the indentation of the lines in `within`, which are numbered from 1. Skips blank lines,
+/// lines that start inside a token such as a string, and comments that must not be moved. Returns
+/// the number, the old indentation and the new indentation of each line to change.
 fn indentation(
     text: &str,
     read: &LispText,

@@ -339,7 +339,7 @@ fn in_one_line(message: &[u8]) -> Vec<u8> {
     line.chain([b'\n']).collect()
 }
 
-/// Returns the rejection of a message for a session that has ended.
+/// Returns the rejection of a message for a session that has ended or does not exist.
 pub(super) fn no_session() -> HttpRefusal {
     refused(StatusCode::NOT_FOUND, "The session has ended. Send initialize again.")
 }
