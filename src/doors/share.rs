@@ -121,7 +121,7 @@ impl HostAddress {
     /// Waits for the lock.
     ///
     /// # Errors
-    /// The folder cannot be created, or belongs to another user.
+    /// The folder or the lock file cannot be created, or the folder belongs to another user.
     pub(super) fn lock(&self) -> io::Result<HostLock<'_>> {
         steelbank_cache::create_folder(&self.folder)?;
         steelbank_cache::claim(&self.folder).map_err(io::Error::other)?;

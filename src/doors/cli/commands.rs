@@ -193,8 +193,9 @@ fn option(name: &str, property: &Value) -> String {
 }
 
 /// Converts the subcommand's parsed options to the tool's arguments. Omits arguments that were not
-/// given, with two exceptions. A flag with a default is always included. `limit` becomes the
-/// schema's maximum, or, without a maximum, `u32::MAX` if a [`lists::ListOutput`] is requested.
+/// given, with two exceptions. A flag with a default in the schema is always included. `limit`
+/// becomes the schema's maximum, or, without a maximum, `u32::MAX` if a [`lists::ListOutput`] is
+/// requested.
 pub(super) fn arguments(tool: &Tool, matches: &ArgMatches) -> Object {
     let none = Map::new();
     let properties = tool.input().get("properties").and_then(Value::as_object).unwrap_or(&none);

@@ -1,4 +1,4 @@
-//! `steelbank serve`: serves MCP on the standard streams and loads the project's systems in the
+//! `steelbank serve`: serves MCP on the standard streams and loads the systems of --system in the
 //! background. `--host`, `--http` and `--share` continue in their own modules.
 //!
 //! The session starts SBCL at once, unless the client may still name the project and nothing needs

@@ -1,6 +1,6 @@
-//! One HTTP session, which is one client of the image. It forwards lines in both directions. Each
-//! request gets a unique number in place of its id and progress token, so that responses find their
-//! exchange even if the client uses an id twice.
+//! A connected client of the image, for one HTTP session or for all requests without a session. It
+//! forwards lines in both directions. Each request gets a unique number in place of its id and
+//! progress token, so that responses find their exchange even if an id is used twice.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::unix::net::UnixStream;
