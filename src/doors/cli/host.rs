@@ -135,8 +135,8 @@ pub(super) fn run(command: &Serve, shell: &Arc<Shell>, name: &str) -> Result<Exi
         if let Some(joined) = &client.joined {
             let socket = UnixStream::from(adopt_descriptor(joined.socket)?);
             let streams = [adopt_descriptor(client.input)?, adopt_descriptor(client.output)?];
-            // Ignore a client that cannot be resumed: its process notices that its socket is
-            // closed.
+            // Ignore a client that cannot be resumed: the client's process notices that the socket
+            // is closed.
             if let Ok(seated) = host.resume_client(&socket, streams, joined, &client) {
                 host.spawn(move |_| serve(seated, &socket))?;
             }
@@ -176,7 +176,7 @@ impl Host {
             match accept(listener, &self.left, patience) {
                 Ok(Some(socket)) => {
                     // Ignore the error that no thread could be started: the client's process
-                    // notices that its socket is closed.
+                    // notices that the socket is closed.
                     let _ = self.begin(socket);
                     continue;
                 }

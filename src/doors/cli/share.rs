@@ -101,7 +101,7 @@ pub(super) struct Joiner {
     joining: Joining,
     linger: u64,
     /// The last text from the host that was printed. The host sends the same text to each client,
-    /// but it is printed once.
+    /// so a text that equals the last text is not printed again.
     last: Arc<Mutex<String>>,
 }
 

@@ -1,5 +1,6 @@
-//! Diagnostics: unbalanced parentheses while the user types, and the compiler's diagnostics when a
-//! file is saved or after a pause in typing.
+//! Diagnostics: errors in the structure, such as unbalanced parentheses, while the user types; and
+//! the compiler's diagnostics when a file is saved, after a pause in typing, or after a change of
+//! the image.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -158,8 +159,8 @@ impl Server {
         self.check_due.notify_all();
     }
 
-    /// Updates the editor after a change of the image: refreshes its semantic tokens, and compiles
-    /// the documents with compiler diagnostics again.
+    /// Updates the editor after a change of the image: refreshes its semantic tokens, and schedules
+    /// a new check of each document that has compiler diagnostics.
     fn refresh(&self) {
         self.refresh_tokens();
         for document in self.documents().iter().filter(|document| !document.compiled.lock().is_empty()) {

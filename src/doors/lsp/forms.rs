@@ -1,5 +1,5 @@
-//! Code lenses that show the number of uses of a definition, and code actions that balance
-//! parentheses.
+//! Code lenses that show the number of uses of a definition, and code actions that correct errors
+//! in a document's structure, such as unbalanced parentheses.
 
 use std::sync::atomic::Ordering;
 
@@ -49,7 +49,7 @@ impl Server {
     }
 
     /// Returns a quick fix for the first error in the document's structure, such as an unbalanced
-    /// parenthesis. The fix follows the indentation. Returns none if the error, the line where it
+    /// parenthesis. The fix follows the indentation. Returns no fix if the error, the line where it
     /// becomes visible and the correction are all outside the requested lines, or if the editor
     /// requests only other kinds of actions.
     pub(super) fn code_actions(&self, params: &Value) -> Answered {

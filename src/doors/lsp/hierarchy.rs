@@ -137,8 +137,9 @@ impl Server {
         self.item(&SymbolName::new(known.package.clone()?, &*known.name), CLASS, &place)
     }
 
-    /// Returns the classes that `names` selects from the description of the item's class, such as
-    /// its superclasses.
+    /// Returns the hierarchy items of the classes that `names` selects from the description of the
+    /// item's class, such as its superclasses. Omits classes that have no item; see
+    /// [`Server::class_item`].
     pub(super) fn related_types(
         &self,
         params: &Value,

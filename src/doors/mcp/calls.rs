@@ -1,5 +1,5 @@
-//! Tracks a client's calls in progress, so that they can be cancelled, and runs calls that may wait
-//! on pools of threads.
+//! Tracks a client's calls in progress, so that they can be cancelled. Calls that may wait run on
+//! the pools of threads that this module also provides.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
