@@ -205,7 +205,7 @@ fn builder(shell: &Shell, start: &HelperStart) -> Builder {
     builder
 }
 
-/// Starts a scratch image of the project.
+/// Starts a scratch image of the project, with the texts in `start` in place of files on disk.
 fn session(shell: &Shell, start: &HelperStart) -> Result<Session, CommandError> {
     let bank = builder(shell, start).key(start.key.clone()).start()?;
     let mut overlays = Vec::new();

@@ -261,7 +261,7 @@ impl Host {
         let (session, socket) = (self.session.clone(), socket.try_clone()?);
         let open = move || {
             let said = opened_swank(&session).map(HostMessage::Text);
-            // Ignore the error: the process may have ended.
+            // Ignore the error: the client's process may have ended.
             let _ = said.map(|said| said.send(&socket));
         };
         std::thread::Builder::new().name("share-swank".into()).spawn(open)?;
@@ -308,7 +308,8 @@ impl Host {
         };
         let welcome = || {
             if handover.is_none() {
-                // Ignore the error: the client has disconnected, which its socket reports.
+                // Ignore the error: it means that the client has disconnected, which the socket
+                // reports.
                 let _ = HostMessage::Welcome.send(socket);
             }
         };
@@ -366,7 +367,7 @@ fn serve(client: HostedClient, socket: &UnixStream) {
         HostedClient::Editor(editor) => editor.wait().map_err(|error| error.to_string()),
     };
     let said = left.map_or_else(HostMessage::Refused, |well| HostMessage::Left { well });
-    // Ignore the errors: the process may have ended.
+    // Ignore the errors: the client's process may have ended.
     let _ = said.send(socket);
     let _ = socket.shutdown(std::net::Shutdown::Both);
 }

@@ -18,7 +18,7 @@ struct HostSocket(UnixStream);
 
 impl Drop for HostSocket {
     fn drop(&mut self) {
-        // Ignore the error: the host has closed its end.
+        // Ignore the error: the host may have closed its end.
         let _ = self.0.shutdown(Shutdown::Both);
     }
 }

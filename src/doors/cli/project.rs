@@ -123,7 +123,8 @@ impl ProjectOptions {
         let mut all = true;
         for order in self.loads() {
             if session.recovery().is_deadly(&order) {
-                // Skip this system: Lisp has died twice while loading it, which `status` reports.
+                // Skip this load: Lisp has died during it twice in succession, which `status`
+                // reports.
                 all = false;
                 continue;
             }

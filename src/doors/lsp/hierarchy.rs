@@ -19,7 +19,7 @@ use crate::actions::uses::occurrences::OccurrenceKind;
 use crate::answer::LispName;
 use crate::engine::control::Control;
 
-/// The protocol's kinds of symbols.
+/// The protocol's numbers for kinds of symbols.
 const CLASS: u32 = 5;
 const FUNCTION: u32 = 12;
 

@@ -160,7 +160,8 @@ impl Server {
         }
     }
 
-    /// Returns how to start Lisp again after it has died too often, for the end of a sentence.
+    /// Returns how to start Lisp again if the program does not restart it, for the end of a
+    /// sentence.
     fn remedy(&self) -> &str {
         match self.joined {
             Some(_) => "an agent that shares it can call restart-lisp",
