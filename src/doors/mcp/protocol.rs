@@ -57,7 +57,7 @@ pub(super) struct Meta<'a> {
 }
 
 impl<'a> Meta<'a> {
-    /// Parses a request's `_meta`. Ignores values that are not objects.
+    /// Parses a request's `_meta`. Ignores a value that cannot be parsed, such as a number.
     pub(super) fn read(json: Option<&'a RawValue>) -> Self {
         json.and_then(|json| serde_json::from_str(json.get()).ok()).unwrap_or_default()
     }

@@ -129,7 +129,8 @@ async fn accept(listener: &Listener, endpoint: &Arc<Endpoint>, connections: &mut
     }
 }
 
-/// Serves a connection until its client closes it or the server ends.
+/// Serves a connection until its client closes it or, when the server ends, until the current
+/// request is answered.
 async fn serve_connection(stream: Box<dyn Connection>, endpoint: Arc<Endpoint>) {
     let mut ending = endpoint.ending.clone();
     let answer = service_fn(move |request| {
