@@ -41,8 +41,8 @@ pub(super) struct Shared {
     pub(super) queue: JobQueue,
     wakeups: Sender<Wakeup>,
     saving: AtomicBool,
-    /// The exit status that the shim reported instead of ending the process; 0 if the watch found
-    /// that Lisp hangs.
+    /// The exit status that the shim reported instead of ending the process. It is 0 until then,
+    /// and if the engine itself declared Lisp dead.
     death_status: AtomicI32,
     settings: Settings,
     sbcl_version: String,
