@@ -69,8 +69,8 @@ pub(super) fn restore() {
     }
 }
 
-/// Restores the default action of the signals in `IMAGE_SIGNALS`, which `restore` has left ignored across a
-/// re-execution. Must be called when the program begins.
+/// Restores the default action of the signals in `IMAGE_SIGNALS`, which `restore` has left ignored
+/// across a re-execution. Must be called when the program begins.
 pub fn reset_signal_actions() {
     for signal in IMAGE_SIGNALS {
         // SAFETY: neither value is a handler. Ignoring a signal first discards pending ones.

@@ -107,7 +107,7 @@ pub struct TapForm {
 pub enum EventKind {
     /// A form that the compiler numbered.
     Form(u32),
-    /// A list without a number: quoted data.
+    /// A list without a number, such as quoted data.
     List,
     /// A symbol, by index into [`Sidecar::names`].
     Symbol(u32),

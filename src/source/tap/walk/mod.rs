@@ -547,7 +547,7 @@ impl<'a> FormWalk<'a> {
         }
     }
 
-    /// Walks the arguments of an unknown operator from index `first` on.
+    /// Walks the arguments of a macro or unknown operator from index `first` on.
     fn arguments(&mut self, list: usize, first: u32, mode: Mode) {
         let mode = mode.uncertain();
         self.children_from(list, first, |walk, child| match walk.form.events[child].kind {
