@@ -268,7 +268,7 @@ pub(super) fn within(options: &[&str]) -> Command {
 }
 
 /// Runs README's session with the program in `folder` as the root folder, which gets a copy of the
-/// shop, /proc and, as in containers, /dev/null.
+/// shop, /proc, and an empty file as /dev/null.
 fn session_in(folder: &Path, what: &str) -> Made {
     println!("== {what}: README's session");
     made(&folder.join("proc"))?;
