@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The Lisp thread that a job runs on.
+/// The Lisp thread that a job runs on. If a job cannot be stopped, a new thread takes over its
+/// lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
-    /// Short questions. They run on Lisp's main thread. If a job on it cannot be stopped, a new
-    /// thread takes over the lane.
+    /// Short questions. They run on Lisp's main thread until another thread takes over the lane.
     Query = 0,
     /// Long work, such as compiling a system, in parallel with questions.
     Work = 1,
