@@ -34,8 +34,9 @@ void steelbank_set_host(const struct steelbank_host *functions) {
   host = *functions;
   host_process = getpid();
   for (int signal = 1; signal < NSIG; signal++) sigaction(signal, NULL, &before[signal]);
-  /* If SBCL's handler runs on a thread that is not Lisp's, it forwards the signal to the previous
-   * handler, and calls lose if there was none. Only SBCL uses this signal. */
+  /* If SBCL's handler runs on a thread that is not Lisp's, it takes the action that was set before
+   * it, and calls lose if that was the default. Therefore set the action to ignore the signal. Only
+   * SBCL uses this signal. */
   if (!has_handler(&before[SIGUSR2])) signal(SIGUSR2, SIG_IGN);
 }
 

@@ -56,7 +56,7 @@ pub(super) fn program(checkout: &Path, folder: &Path) -> Result<PathBuf, String>
 }
 
 /// Sets the dates of the Lisp half's files to the commit's date, because the index in the program
-/// contains the dates of two files.
+/// contains dates of these files.
 fn date_lisp(checkout: &Path) -> Result<(), String> {
     let date = SystemTime::UNIX_EPOCH + Duration::from_secs(epoch()?);
     let files = output(Command::new("git").args(["ls-files", "lisp"]).current_dir(checkout))?;

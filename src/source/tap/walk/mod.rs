@@ -120,7 +120,7 @@ struct Binding {
     name: u32,
     /// The number of templates around the binding.
     level: u8,
-    /// The operator that binds the name; empty for the block of a defined function.
+    /// The operator that binds the name; empty for the block of a function or macro definition.
     by: &'static str,
     /// Whether the name is bound to a macro.
     is_macro: bool,
