@@ -56,8 +56,8 @@ const IMAGE_SIGNALS: [libc::c_int; 6] =
 
 /// Discards pending [`IMAGE_SIGNALS`] and SIGPIPE, and ignores further ones; see
 /// [`reset_signal_actions`]. Lisp threads and timers may send more of them until the new program
-/// runs, and the default action of most of them would end it. Also restores the signal mask that
-/// this process had before the engine changed it.
+/// runs, and the default action of most of them would end it. Also restores this thread's signal
+/// mask from before the engine changed it.
 pub(super) fn restore() {
     for signal in IMAGE_SIGNALS.into_iter().chain([libc::SIGPIPE]) {
         // SAFETY: ignoring a signal installs no handler; it discards pending ones.
