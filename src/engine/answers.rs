@@ -110,7 +110,7 @@ pub enum FaultKind {
     StackExhausted,
     /// The heap was exhausted.
     HeapExhausted,
-    /// Another kind of storage was exhausted.
+    /// Another kind of storage was exhausted, or the heap was too full to examine the error.
     StorageExhausted,
     /// An access to unmapped memory.
     MemoryFault,
