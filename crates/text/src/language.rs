@@ -1,5 +1,5 @@
 //! The supported languages: names, file names, identifier syntax, and syntax of comments and
-//! strings. They are read from `languages.table`.
+//! strings. `languages.table` lists them and selects one of the syntaxes defined here.
 
 use std::path::Path;
 use std::sync::LazyLock;

@@ -59,14 +59,16 @@ pub enum TextContext {
     Parameter,
 }
 
-/// Everything that determines which symbol an occurrence of a name denotes.
+/// The properties of an occurrence of a name that determine which symbol it denotes, whether the
+/// reader reads it, and whether a form defines it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TokenClass {
     /// The package marker before the name.
     pub marker: Marker,
     /// The package prefix.
     pub prefix: Option<Arc<str>>,
-    /// The current package at the token, as far as the text shows.
+    /// The current package at the token, as far as the text shows; COMMON-LISP-USER in a FORMAT
+    /// directive.
     pub package: Option<Arc<str>>,
     /// The kind of text that contains the token.
     pub context: TextContext,

@@ -27,7 +27,8 @@ pub(crate) struct TreeWatch {
     covered: Option<u64>,
     /// The changes that the index does not cover.
     changed: Changed,
-    /// Recently added or removed entries. Their events may have been premature.
+    /// Recently added or removed entries. They are checked again, because deletions may have been
+    /// reported before they happened.
     fresh: Vec<(PathBuf, Instant)>,
     /// Files and folders with changes that the kernel does not report, each with its signature in
     /// the index (`None` if it did not exist).

@@ -1,4 +1,5 @@
-//! Encodes and decodes occurrences and definitions.
+//! Encodes and decodes the values of the index's keys: occurrences, definitions, and the tokens of
+//! Lisp names.
 
 use crate::definitions::lisp::LispTextDefinition;
 use crate::kind::DefinitionKind;
