@@ -244,7 +244,7 @@ impl<'a> LispReader<'a> {
 
     /// Adds a complete datum to the innermost open list, completing any prefixes in front of the
     /// datum. Outside all lists, the datum becomes a top-level form. A feature expression is
-    /// evaluated instead, and an excluded datum is dropped.
+    /// evaluated instead. An excluded datum and Clojure's metadata are dropped.
     fn complete(&mut self, mut datum: Datum) {
         while let Some(&mut OpenConstruct { ref mut kind, form }) = self.stack.last_mut() {
             match *kind {
@@ -321,7 +321,7 @@ impl<'a> LispReader<'a> {
         }
     }
 
-    /// Returns whether a token is `cl:quote`.
+    /// Returns whether a token is the symbol `quote`, without a prefix or with that of COMMON-LISP.
     fn is_quote(&self, token: &Token) -> bool {
         let raw = self.bytes.get(token.span.indices()).unwrap_or_default();
         let Some(tail) = raw.len().checked_sub(5).map(|at| &raw[at..]) else { return false };

@@ -21,7 +21,7 @@ const MAX_SEGMENTS: usize = 8;
 const CURRENT: u32 = 1;
 const REPLACED: u32 = 2;
 
-/// The error for an export that does not continue the index.
+/// The error for an export that cannot be read or does not continue the index.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApplyError {
@@ -35,7 +35,7 @@ pub enum ApplyError {
     Gap {
         /// The code serial number after which the export begins.
         since: u64,
-        /// The code serial number at which the index ends.
+        /// The code serial number after which the export must begin ([`Index::since`]).
         expected: u64,
     },
 }
@@ -48,9 +48,9 @@ pub struct Index {
     /// The tables of packages, symbols and methods: the newest export's, or the base's before any
     /// export.
     newest: Arc<XrefSegment>,
-    /// For each package of the base, its number in `newest`.
+    /// For each package of the base, its number in `newest`, or [`NONE`] if it was deleted.
     from_base: Arc<[u32]>,
-    /// Whether the base contains functions that had been replaced before it was saved.
+    /// Whether the base may contain functions that had been replaced before it was saved.
     snapshot: bool,
     /// Symbols that occur in texts but not in the image.
     pub(super) from_text: Arc<[TextSymbol]>,
@@ -108,7 +108,8 @@ pub struct Use<'a> {
     pub file_written: u64,
     /// The index of the top-level form that contains the function, from 0.
     pub toplevel_form: Option<u32>,
-    /// The start of that form, as an offset in bytes. Whitespace may follow before the form.
+    /// The start of that form, as an offset in bytes. Whitespace and comments may precede the form
+    /// there.
     pub offset: Option<u32>,
     /// The form number of the use in the top-level form; `None` for specializers of methods.
     pub form: Option<u32>,
@@ -168,7 +169,8 @@ pub struct Record<'a> {
 }
 
 impl Index {
-    /// Returns whether `other` is this snapshot or a clone of it.
+    /// Returns whether `other` is this snapshot or a clone of it, possibly with other symbols added
+    /// by [`Index::with_symbols`].
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.generations, &other.generations) && Arc::ptr_eq(&self.newest, &other.newest)
     }
@@ -611,7 +613,7 @@ fn place(segment: &XrefSegment, function: u32, form: u32) -> UsePlace<'_> {
     }
 }
 
-/// Returns the printed principal symbol of a function.
+/// Returns the printed principal symbol of a function, or `None` if the function has none.
 fn filed_under_text(segment: &XrefSegment, function: u32) -> Option<Vec<u8>> {
     let row = Some(segment.function(function, FunctionColumn::Symbol)).filter(|row| *row != NONE)?;
     let home = Some(segment.symbol(row, BakedSymbolColumn::Home)).filter(|home| *home != NONE);
