@@ -189,7 +189,7 @@ impl TextIndex {
         self.refresh_root()?;
         let snapshot = match self.load() {
             Ok(Some(snapshot)) => snapshot,
-            Ok(None) => return Ok(TreeStatus::Missing("the project has never been indexed".to_owned())),
+            Ok(None) => return Ok(TreeStatus::Missing("the project is not indexed".to_owned())),
             Err(PageError::Damaged) => {
                 return Ok(TreeStatus::Missing("the index is damaged or has another version".to_owned()));
             }

@@ -457,7 +457,7 @@ fn located(hits: &[Hit], from: usize, room: usize) -> Vec<(u32, Option<TextRole>
     hits.iter().skip(from).take(room).map(|hit| (hit.offset, Some(hit.role))).collect()
 }
 
-/// The maximum length of a preview, in characters.
+/// The maximum length of the part of a line that a preview shows, in bytes.
 const PREVIEW: usize = 240;
 
 /// Returns a line for display, without leading and trailing whitespace. Shortens a very long line

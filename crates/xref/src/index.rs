@@ -253,10 +253,10 @@ impl Index {
         })
     }
 
-    /// Returns the uses of kind `kind` of `symbol`, and of function names such as `(SETF F)` that
-    /// contain it. `roles` selects the names by role. Replaced functions are excluded. The uses are
-    /// sorted by the function's printed principal symbol, then by its printed name. The uses in one
-    /// function are sorted by form.
+    /// Returns the uses of kind `kind` of `symbol`, and of the other names that are built from it,
+    /// such as `(SETF F)`. `roles` selects the names by role. Replaced functions are excluded. The
+    /// uses are sorted by the function's printed principal symbol, then by its printed name. The
+    /// uses in one function are sorted by form.
     pub fn who(&self, kind: Kind, symbol: Symbol, roles: impl Fn(NameRole) -> bool) -> Vec<Use<'_>> {
         self.uses(self.found(kind, symbol, roles, true))
     }
@@ -340,9 +340,10 @@ impl Index {
         })
     }
 
-    /// Returns the uses in code compiled from `file`, a native path. Each comes with the principal
-    /// symbol of the used name (home package and name; the package is empty if the symbol is
-    /// uninterned), the name's role, and the kind of use. Replaced functions are excluded.
+    /// Returns the uses in code compiled from `file`, a native path, in no particular order. Each
+    /// comes with the principal symbol of the used name (home package and name; the package is
+    /// empty if the symbol is uninterned), the name's role, the kind of use, and the use's number.
+    /// Replaced functions are excluded.
     pub fn uses_in(&self, file: &str) -> Vec<(SymbolName, NameRole, Kind, UseNumber)> {
         let mut found = Vec::new();
         for (number, generation) in self.generations.iter().enumerate() {
