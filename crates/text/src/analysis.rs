@@ -156,8 +156,8 @@ impl Analysis {
     }
 }
 
-/// Returns the definition of the identifier at `offset`, which has `length` bytes. The identifier
-/// may begin with a sigil that is not part of the defined name.
+/// Returns the definition of the identifier with `length` bytes at `offset`. The identifier may
+/// begin with a sigil that is not part of the defined name.
 fn defined_at(definitions: &[LispTextDefinition], offset: u32, length: usize) -> Option<LispTextDefinition> {
     let first = definitions.partition_point(|definition| definition.name.start < offset);
     let found = definitions.get(first)?;

@@ -331,8 +331,8 @@ impl TextIndex {
     }
 
     /// Reopens the root if another folder has replaced it, or if code in this process closed the
-    /// root's descriptor. Then also restarts the watch: it does not cover the new folder, or that
-    /// code may have closed its descriptor, too.
+    /// root's descriptor. Then also restarts the watch: the old watch does not cover the new
+    /// folder, or its descriptor may have been closed, too.
     fn refresh_root(&self) -> Result<(), TextError> {
         let root = self.tree.refresh()?;
         if root != Root::Same {
@@ -345,13 +345,13 @@ impl TextIndex {
     }
 
     /// Discards the snapshot in memory, because it is damaged or unreadable, or because a file
-    /// changed during a query. Removes the manifest on disk if the index is `damaged` and queries
-    /// may update it.
+    /// changed during a query. With `damaged`, also removes the manifest on disk if queries may
+    /// update the index.
     pub(crate) fn invalidate(&self, damaged: bool) {
         *self.current.lock() = None;
         if damaged && self.freshness == Freshness::Automatic {
             // Without the manifest, the next query rebuilds the index. If the file cannot be
-            // removed, that query reports the error.
+            // removed, queries report the damage.
             let _ = std::fs::remove_file(self.manifest_path());
         }
         if let Some(watch) = self.watch.lock().as_mut() {

@@ -1,5 +1,5 @@
 //! The supported languages: names, file names, identifier syntax, and syntax of comments and
-//! strings. `languages.table` lists them and selects one of the syntaxes defined here.
+//! strings. `languages.table` lists the languages and selects the syntaxes of each by name.
 
 use std::path::Path;
 use std::sync::LazyLock;

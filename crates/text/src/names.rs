@@ -1,7 +1,7 @@
 //! Reads a Lisp text without running Lisp. [`FileTokens`] holds all names with their occurrences,
-//! and the packages that the text defines ([`PackageText`]). Each occurrence has a [`TokenClass`],
-//! which determines the symbol it denotes: package marker, prefix, current package and context. The
-//! index stores the classes, so that queries for names need not read the files.
+//! and the packages that the text defines ([`PackageText`]). Each occurrence has a [`TokenClass`]:
+//! package marker, prefix, current package and context, which determine the symbol that it denotes.
+//! The index stores the classes, so that queries for names need not read the files.
 
 mod scan;
 

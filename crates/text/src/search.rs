@@ -431,8 +431,9 @@ impl Searcher<'_> {
     }
 }
 
-/// Returns the files of a segment that may contain `text`, ignoring the case of ASCII letters:
-/// those with its trigrams, or all files if it has no indexed trigram.
+/// Returns the files of a segment that may contain `text`, ignoring the case of ASCII letters.
+/// Filters them by the trigrams of `text` until at most four are left. Returns all files if `text`
+/// has no trigram that can be indexed.
 pub(crate) fn candidates(segment: &TextSegment, text: &[u8]) -> Result<Vec<u32>, PageError> {
     let mut trigrams: Vec<_> = text.windows(3).filter_map(trigram).collect();
     trigrams.sort_unstable();

@@ -338,8 +338,8 @@ impl Tree {
         below.map(|(path, _)| path).any(|path| steelbank_tree::nested(&self.path.join(path)).is_some())
     }
 
-    /// Returns the exclude file of the repository at `folder`, if that is the root of a working
-    /// tree.
+    /// Returns the exclude file of the repository at `folder`. `None` if `folder` is not the root
+    /// of a working tree.
     fn excluding(&self, folder: &Path) -> Option<PathBuf> {
         let path = steelbank_tree::exclude_file(&self.path.join(folder))?;
         Some(path.strip_prefix(&self.path).map(Path::to_owned).unwrap_or(path))

@@ -1,8 +1,9 @@
 //! Finds the definitions in a text. For Lisp, the structural reader supplies the forms, and
 //! `definers.table` lists the defining operators of each dialect. For other languages, tree-sitter
 //! parses the text, and tag queries (`queries/`) select the definitions. If such a language has no
-//! built-in grammar, or if parsing takes too long, no definitions are found. In both cases, a
-//! definition is a [`LispTextDefinition`]: a kind, the range of the name and the range of the form.
+//! built-in grammar, or if the text is too long or takes too long to parse, no definitions are
+//! found. A definition in any language is a [`LispTextDefinition`]: a kind, the range of the name
+//! and the range of the form.
 
 use crate::definitions::lisp::{LispTextDefinition, definitions as lisp_definitions};
 use crate::language::Language;

@@ -76,8 +76,8 @@ pub(crate) struct IndexManifest {
     pub(crate) generation: u64,
     /// The languages that the index is restricted to; empty for all.
     pub(crate) languages: Vec<Language>,
-    /// For each segment, the number in its file name ([`crate::update::PRIVATE_SEGMENT`] if it has
-    /// none), and the size of the text that it covers, in bytes.
+    /// For each segment, the number in its file name, or [`crate::update::PRIVATE_SEGMENT`] for a
+    /// private segment, and the size of the text that it covers, in bytes.
     pub(crate) segments: Vec<(u64, u64)>,
     /// The files, sorted by path.
     pub(crate) files: Vec<FileEntry>,
