@@ -26,8 +26,11 @@ pub(super) struct LispReader<'a> {
     guarded: usize,
     /// The number of feature expressions on the stack.
     testing: usize,
+    /// The current package; `None` before the first `in-package`.
     package: Option<Arc<str>>,
+    /// The value of [`TopLevelForm::exact`] for the current top-level form.
     exact: bool,
+    /// The value of [`TopLevelForm::counted`] for the current top-level form.
     counted: bool,
 }
 

@@ -4,8 +4,8 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use std::path::Path;
 
 /// File globs with the syntax of `.gitignore`. A glob with a slash before its end matches a path
-/// from the root; any other glob matches a name in any folder. `**` matches any number of folders.
-/// A glob that matches a folder selects everything in it.
+/// from the root; any other glob matches a name in any folder. A leading `./` is ignored. `**`
+/// matches any number of folders. A glob that matches a folder selects everything in it.
 #[derive(Debug, Clone)]
 pub struct Globs {
     include: Option<Gitignore>,

@@ -123,7 +123,7 @@ pub(crate) struct FileText {
     pub(crate) stamp: FileSignature,
 }
 
-/// The result of a walk. Paths are relative to the root.
+/// The result of a walk. Paths inside the root are relative to it, others are absolute.
 #[derive(Debug, Default)]
 pub(crate) struct TreeWalk {
     /// Regular files, sorted.
