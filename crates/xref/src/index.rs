@@ -40,7 +40,7 @@ pub enum ApplyError {
     },
 }
 
-/// An immutable snapshot. Cheap to clone and to share.
+/// An immutable snapshot of all cross references. Cheap to clone and to share.
 #[derive(Debug, Clone)]
 pub struct Index {
     /// The base first, then the exports, oldest first.
@@ -203,7 +203,8 @@ impl Index {
         if self.generations.len() > MAX_SEGMENTS { self.base().serial() } else { self.newest.serial() }
     }
 
-    /// Returns SBCL's `*code-alloc-count*` at the time of the newest export.
+    /// Returns SBCL's `*code-alloc-count*` at the time of the newest export, or of the base before
+    /// any export.
     pub fn stamp(&self) -> u64 {
         self.newest.stamp()
     }
