@@ -410,7 +410,7 @@ fn add_new<T: PartialEq>(to: &mut Vec<T>, from: Vec<T>) {
 const MAX_DIAGNOSTICS: usize = 200;
 
 impl LoadAnswer {
-    /// Makes the answer of a load that exceeded its time limit. `message` describes the state of
+    /// Creates the answer of a load that exceeded its time limit. `message` describes the state of
     /// the load.
     pub(crate) fn timed_out(target: LoadTarget, allowed: Duration, message: String) -> LoadAnswer {
         let duration_ms = u64::try_from(allowed.as_millis()).unwrap_or(u64::MAX);
@@ -418,8 +418,8 @@ impl LoadAnswer {
         LoadAnswer { status: LoadStatus::TimedOut, duration_ms, ..answer }
     }
 
-    /// Makes the answer of a load that stopped with a failure of `kind` at the file `path`, before
-    /// Lisp could report an answer.
+    /// Creates the answer of a load that stopped with a failure of `kind` at the file `path`,
+    /// before Lisp could report an answer.
     pub(crate) fn stopped(
         target: LoadTarget,
         kind: FailureKind,

@@ -149,7 +149,8 @@ pub(crate) struct NamedTexts<T> {
     /// With [`TextFilter::UnloadedAndVendored`], the vendored files that contain the name and
     /// belong to no project system.
     pub(crate) vendored: Vec<VendoredText>,
-    /// Files that could not be read or are too large.
+    /// Files that could not be read or are too large. Contains the project's root if the text
+    /// index is damaged.
     pub(crate) unreadable: Vec<PathBuf>,
     /// Whether the project has more files than are searched.
     pub(crate) cut: bool,
@@ -442,9 +443,10 @@ impl Project {
         }
     }
 
-    /// Finds the occurrences of `name` in the project's text, as of the refresh of `_view` or
-    /// later. Unless `own_only`, also searches the other files that [`Project::note_requested`] has
-    /// recorded. Does not read files that the index covers.
+    /// Finds the project files with an occurrence of `name` that `filter` accepts, as of the
+    /// refresh of `_view` or later. Returns all occurrences in these files. Unless `own_only`, also
+    /// searches the other files that [`Project::note_requested`] has recorded. Does not read files
+    /// that the index covers.
     pub(crate) fn named_at(
         &self,
         _view: &TreeView,
@@ -465,7 +467,8 @@ impl Project {
         let mut unreadable: Vec<PathBuf> =
             unreadable.map(|(path, ..)| path.to_path_buf()).filter(|path| !path.is_dir()).collect();
         let unindexed: Vec<_> = load_states.unindexed.iter().filter_map(of_interest).collect();
-        // The compiler read all other tokens as symbols, so the image's data covers them.
+        // In a loaded, unchanged file, the other tokens are comments or parameters, or the compiler
+        // read them as symbols and the image's data covers them.
         let shows = |load_state, class: &TokenClass| {
             filter == TextFilter::All
                 || load_state != TextState::FeatureExcluded
@@ -636,7 +639,8 @@ pub(crate) struct ProjectFiles {
     folders: Arc<HashSet<PathBuf>>,
     /// Counts the files that were added to or removed from these folders.
     changes: u64,
-    /// The components of the systems below the root, each with the `.asd` files of its systems.
+    /// The files of the project's systems that are below the root, each with the `.asd` files of
+    /// the systems that contain it.
     components: Arc<HashMap<PathBuf, Vec<PathBuf>>>,
 }
 

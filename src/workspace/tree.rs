@@ -40,7 +40,7 @@ pub(super) struct ProjectWalk {
     has_repositories: bool,
     /// Whether the walk began to watch a folder, which may have changed before the watch began.
     pub(super) is_new: bool,
-    /// Whether the watch reports all changes in every folder.
+    /// Whether the watch reports all changes in every folder. True if the walk uses no watch.
     pub(super) is_watched: bool,
 }
 
@@ -156,8 +156,8 @@ impl ProjectWalk {
         self.unwatched.push((path, stamp));
     }
 
-    /// Returns whether another walk would give the same result, except for changes that the watch
-    /// reports.
+    /// Returns true if another walk would certainly give the same result, except for changes that
+    /// the watch reports.
     pub(super) fn is_current(&self) -> bool {
         self.reliable && self.unwatched.iter().all(|(path, stamp)| FileStamp::of_path(path) == *stamp)
     }
