@@ -91,7 +91,7 @@ pub enum Caution {
         name: String,
         /// The number of lines that use it.
         lines: usize,
-        /// The first of them.
+        /// The first of these lines.
         first: Location,
     },
     /// The name also occurs in text that is not Lisp.

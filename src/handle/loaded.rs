@@ -118,7 +118,7 @@ pub enum FailureKind {
     File,
     /// Lisp's heap is full.
     Heap,
-    /// The folder for fasls is not writable.
+    /// A file in the folder for fasls cannot be read or written.
     Cache,
     /// Loaded code failed while it ran.
     Load,

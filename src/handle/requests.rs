@@ -58,8 +58,8 @@ impl LoadRequest {
         Self::new(RequestedLoad::Project)
     }
 
-    /// Compiles and loads one file. A relative path is relative to the project's root, or to the
-    /// current folder if the file exists only there.
+    /// Compiles and loads one file. A relative path refers to the project's root, or to the current
+    /// folder if the file exists only there or there is no project.
     pub fn file(path: impl AsRef<Path>) -> Self {
         Self::new(RequestedLoad::File(path.as_ref().to_owned()))
     }

@@ -81,7 +81,7 @@ impl std::fmt::Display for UnfinishedEdit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Edit {} ({}) was interrupted when its process ended. ", self.edit, self.what)?;
         match (self.taken_back, self.restored.as_slice()) {
-            (true, []) => write!(f, "It was rolled back: all files have their old text.")?,
+            (true, []) => write!(f, "It was rolled back: no file had to be restored.")?,
             (true, files) => {
                 write!(f, "It was rolled back: {} have their old text again.", files.join(", "))?;
             }

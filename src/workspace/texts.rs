@@ -536,9 +536,9 @@ impl Project {
         ProjectText { own: view.0.clone(), names: texts.names.clone(), unindexed: unindexed.collect() }
     }
 
-    /// Finds the words equal to `name` in the project's text files that are neither Lisp nor loaded
-    /// nor backups, as of the refresh of `view` or later. Returns `None` if the text cannot be
-    /// searched.
+    /// Finds the words equal to `name`, ignoring the case of ASCII letters, in the project's text
+    /// files that are neither Lisp nor loaded nor backups, as of the refresh of `view` or later.
+    /// Returns `None` if the text cannot be searched.
     pub(crate) fn words(&self, view: &TreeView, name: &str) -> Option<Vec<WordMatch>> {
         let names = self.texts.lock().names.clone()?;
         let index = self.text.get()?;

@@ -14,7 +14,8 @@ use steelbank_watch::{Watch, Watched};
 use crate::workspace::stamp::{COARSE, FileStamp};
 
 const GIT: &str = ".git";
-/// The maximum number of files to search. A larger folder is not treated as a project.
+/// The maximum number of files to search. A walk of a larger project ends there, and the other
+/// files are not searched.
 const MOST_FILES: usize = 200_000;
 
 /// The result of a walk through the project.
