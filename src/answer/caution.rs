@@ -54,7 +54,7 @@ pub enum Caution {
     UsedOutsideSystems(Vec<String>),
     /// Loaded files cannot be read.
     LoadedUnreadable(Vec<String>),
-    /// The recorded positions of these files are incomplete.
+    /// The recorded positions of these files are incomplete or damaged.
     PositionsIncomplete(Vec<String>),
     /// No loaded file contains this name.
     OnlyInImage(String),

@@ -600,10 +600,10 @@ fn place(project: &Project, diagnostic: &mut Diagnostic) {
 type ReadTexts = HashMap<String, Option<(Vec<u8>, LineIndex, LispText)>>;
 
 /// Sets the end of a diagnostic: the end of the form, or else of the token, that begins at the
-/// diagnostic's start. If the diagnostic is about an undefined name, narrows its range to that name
-/// in the form, because the compiler does not report the name's position; prefers an occurrence
-/// outside nested forms. For a read error, first sets the start and the message to those that
-/// [`misread`] returns.
+/// diagnostic's start. If the diagnostic is about an undefined or unused name, narrows its range to
+/// that name in the form, because the compiler does not report the name's position; prefers an
+/// occurrence outside nested forms. For a read error, first sets the start and the message to those
+/// that [`misread`] returns.
 fn end(project: &Project, diagnostic: &mut Diagnostic, texts: &mut ReadTexts) {
     let Some(place) = &mut diagnostic.place else { return };
     let (Some(line), Some(column)) = (place.line, place.column) else { return };

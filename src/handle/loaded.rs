@@ -53,8 +53,8 @@ words! {
 pub struct Diagnostic {
     /// The severity.
     pub severity: Severity,
-    /// The position of the undefined name, of the form, or of the text that could not be read. The
-    /// file is an absolute native path.
+    /// The position of the name that the message is about, of the form, or of the text that could
+    /// not be read. The file is an absolute native path.
     #[serde(flatten)]
     pub place: Option<Location>,
     /// The message.
@@ -71,7 +71,7 @@ pub struct Diagnostic {
     /// The column after the end of the range, from 1, in characters.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub end_column: Option<u32>,
-    /// The undefined name that the message is about. The name occurs in the form.
+    /// The undefined or unused name that the message is about. It may occur in the form.
     #[serde(skip_serializing, default)]
     #[schemars(skip)]
     pub(crate) subject: Option<String>,
@@ -120,7 +120,7 @@ pub enum FailureKind {
     Heap,
     /// A file in the folder for fasls cannot be read or written.
     Cache,
-    /// Loaded code failed while it ran.
+    /// Loaded code failed while it ran, or the load failed for any other reason.
     Load,
     /// The load was cancelled.
     Cancelled,
@@ -290,7 +290,7 @@ pub struct ListedSystem {
     /// Whether ASDF inferred it from a file of a package-inferred system.
     #[serde(default)]
     pub inferred: bool,
-    /// The system's Lisp files, if it belongs to the project.
+    /// The system's Lisp files, if its `.asd` file is below the project's root.
     #[serde(default)]
     pub files: Option<Vec<PathBuf>>,
 }

@@ -354,8 +354,8 @@ impl Recovery {
     }
 
     /// Decides whether to restart because of `cause`. Returns the state for the next image, with
-    /// the restart in its record; the caller adds the clients and the project. Returns `None` if
-    /// Lisp dies or becomes unusable too often.
+    /// the restart in its record; the caller adds the clients, the listener and the project's
+    /// folder. Returns `None` if Lisp dies or becomes unusable too often.
     pub fn decide(&self, cause: &Cause, now: Moment) -> Option<Handover> {
         let mut deaths = self.deaths.lock();
         deaths.retain(|death| now.uptime.saturating_sub(*death) < WINDOW);

@@ -20,7 +20,7 @@ pub struct LoadRequest {
 /// The options of a load.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LoadOptions {
-    /// Recompile all files of the system.
+    /// Recompile all files of the system, but not of its dependencies.
     pub(crate) force: bool,
     /// Continue after files that do not compile. The load still counts as failed.
     pub(crate) keep_going: bool,
@@ -64,7 +64,8 @@ impl LoadRequest {
         Self::new(RequestedLoad::File(path.as_ref().to_owned()))
     }
 
-    /// Recompiles all files of the system. A single file is always recompiled.
+    /// Recompiles all files of the system, but not of its dependencies. A single file is always
+    /// recompiled.
     #[must_use]
     pub fn force(mut self) -> Self {
         self.options.force = true;

@@ -183,7 +183,7 @@ pub(crate) struct ImageSystem {
     pub(crate) loaded: bool,
     /// Whether ASDF inferred it from a file of a package-inferred system.
     pub(crate) inferred: bool,
-    /// Its Lisp files, if it belongs to the project.
+    /// Its Lisp files, if its `.asd` file is below the project's root.
     pub(crate) files: Option<Vec<PathBuf>>,
 }
 

@@ -631,9 +631,9 @@ impl Deref for TreeView {
     }
 }
 
-/// The set of the project's files at one moment. It contains the files below the root that are
-/// neither vendored nor ignored. It also contains other files below the root if they belong to a
-/// system with an `.asd` file in the set.
+/// The set of the project's files at one moment. It contains the files in those folders below the
+/// root that are neither vendored nor ignored. It also contains other files below the root if they
+/// belong to a system with an `.asd` file in such a folder.
 #[derive(Debug, Clone)]
 pub(crate) struct ProjectFiles {
     folders: Arc<HashSet<PathBuf>>,
