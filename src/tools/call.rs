@@ -159,7 +159,7 @@ impl Call {
     /// call before its answer is sent.
     ///
     /// # Errors
-    /// The call was cancelled, or the program is restarting.
+    /// The call was cancelled, or the program is restarting or about to end.
     pub fn begin_writing(&self) -> Result<(), Failure> {
         let refused = |why: &str| Failure::engine(format!("{why} Nothing was changed."));
         let writing = Writing::begin()
