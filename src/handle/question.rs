@@ -19,7 +19,7 @@ pub trait Question {
     type Answer;
 
     /// Whether [`Steelbank::ask`] retries the question if Lisp's heap was full. Set it only for
-    /// questions that run no user code.
+    /// questions that run no user code except methods on `documentation` and `print-object`.
     const REPEATABLE: bool = false;
 
     /// Answers the question. Waits for Lisp no longer than `control` allows; many answers need no

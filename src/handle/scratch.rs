@@ -23,8 +23,8 @@
 //! text, and every position names the real path.
 //!
 //! A *confined* image ([`ScratchRequest::confined`]) and the programs that it starts may write only
-//! in that folder: the kernel refuses other writes (Landlock, seccomp). It is used for code that
-//! the user has not permitted to run.
+//! in that folder and to `/dev/null`: the kernel refuses other writes (Landlock, seccomp). It is
+//! used for code that the user has not permitted to run.
 //!
 //! A scratch image ends when the [`Scratch`] is dropped, or when the process that started it ends
 //! in any way, because that closes the image's input pipe. After a call that timed out, the caller
@@ -387,8 +387,8 @@ impl ScratchRequest {
     }
 
     /// If `confined` is true, the image and the programs that it starts can write only in the
-    /// image's folder: the kernel refuses other writes. They can read everything that this process
-    /// can read.
+    /// image's folder and to `/dev/null`: the kernel refuses other writes. They can read everything
+    /// that this process can read.
     #[must_use]
     pub fn confined(mut self, confined: bool) -> Self {
         self.confined = confined;
