@@ -5,9 +5,9 @@
 //! project, it writes a journal with the old and the new texts to disk. It writes each new text to
 //! a temporary file, and exchanges the temporary file with the target. Then the temporary file must
 //! have the old text. (Some files are overwritten in place instead, see
-//! [`replacement`](super::replacement).) The edit removes the temporary files, and marks the journal
-//! as complete. If it fails before that mark, it is rolled back at once. An interrupted edit is
-//! rolled back by the next process that takes the lock.
+//! [`replacement`](super::replacement).) The edit removes the temporary files, and marks the
+//! journal as complete. If it fails before that mark, it is rolled back at once. An interrupted
+//! edit is rolled back by the next process that takes the lock.
 
 use crate::workspace::NoProject;
 use std::collections::BTreeSet;
