@@ -198,8 +198,8 @@ impl ProjectWalk {
         folder.is_some_and(|folder| self.deciding.contains(folder))
     }
 
-    /// Watches the folders above the root, and records stamps of the ignore files there. Without a
-    /// watch, also records the stamps of ignore files that do not exist yet.
+    /// Watches the folders above the root, and records stamps of the ignore files there. Unless all
+    /// these folders are watched, also records the stamps of ignore files that do not exist yet.
     fn record_above(&mut self, root: &Path, watch: &mut Option<&mut Watch>) {
         let told = watch.as_mut().is_some_and(|watch| watch.above(root));
         for above in root.ancestors().skip(1) {

@@ -94,7 +94,8 @@ impl WatchedTree {
     }
 
     /// Starts watching the file at `path`. Returns whether all later changes are reported. Call
-    /// this before reading the file. `exists` is false if the file is missing.
+    /// this before reading the file, and again after each change. If `exists` is false, the file is
+    /// missing: only returns whether its creation will be reported.
     pub(super) fn begin_watching(&mut self, path: &Path, exists: bool) -> bool {
         let (Some(watch), Some(folder)) = (&mut self.watch, path.parent()) else { return false };
         let own = self.walk.owns(folder);
