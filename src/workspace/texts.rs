@@ -321,10 +321,10 @@ impl Texts {
 }
 
 /// Returns the state of a token that the compiler did not read as a symbol, although the file is
-/// loaded and unchanged. Returns `None` for words in comments and prose, for parameters, and for
-/// tokens that the compiler read. A token is guarded if the text alone does not show whether its
-/// feature expression is true. A guarded token counts as excluded; only the sidecar shows whether
-/// the compiler read it.
+/// loaded and unchanged. Returns `None` for words in comments and ordinary strings, LOOP keywords,
+/// parameters of DEFGENERIC, and tokens that the compiler read. A token is guarded if the text
+/// alone does not show whether its feature expression is true. A guarded token counts as excluded;
+/// only the sidecar shows whether the compiler read it.
 pub(crate) fn state_in_loaded_file(token: &TokenClass) -> Option<TextState> {
     match token.context {
         TextContext::Comment | TextContext::Prose | TextContext::Parameter => None,
@@ -467,8 +467,8 @@ impl Project {
         let mut unreadable: Vec<PathBuf> =
             unreadable.map(|(path, ..)| path.to_path_buf()).filter(|path| !path.is_dir()).collect();
         let unindexed: Vec<_> = load_states.unindexed.iter().filter_map(of_interest).collect();
-        // In a loaded, unchanged file, the other tokens are comments or parameters, or the compiler
-        // read them as symbols and the image's data covers them.
+        // In a loaded, unchanged file, the other tokens are only words in comments or strings, or
+        // the compiler read them as symbols and the image's data covers them.
         let shows = |load_state, class: &TokenClass| {
             filter == TextFilter::All
                 || load_state != TextState::FeatureExcluded
