@@ -91,8 +91,8 @@
 //! | start a copy to try code in | [`ScratchRequest`] | [`scratch::Scratch`] |
 //! | index the project's text | `IndexProjectRequest` | `Indexed` |
 //!
-//! Every answer implements `Display`. Its text is the same as that of the tool with the same
-//! subject.
+//! Every answer in these tables implements `Display`, except lists, the Rust value of a form, and
+//! [`scratch::Scratch`]. The text is the same as that of the tool with the same subject.
 //!
 //! ```
 //! use std::time::Duration;
@@ -117,8 +117,8 @@
 //! # Modules
 //!
 //! * [`Steelbank`], [`Builder`], [`Installation`]: start SBCL and ask questions.
-//! * [`actions`]: all questions and actions, one module each, with requests and answers (all
-//!   answers serialize to JSON).
+//! * [`actions`]: all questions and actions, one module each, with requests and answers (except
+//!   [`RenameDiff`], the answers serialize to JSON).
 //! * [`answer`]: the types that answers consist of.
 //! * [`xref`]: the index of cross references, from which the who-calls family is answered.
 //! * [`reader`]: a reader for Lisp text that needs no Lisp.
@@ -132,8 +132,9 @@
 //!
 //! The project's code runs only if a call requires this: the call loads code, evaluates forms,
 //! inspects the value of an expression, runs tests, or expands macros. Compiler notes expand
-//! macros, too. In addition, describe-symbol runs print-object methods to print a variable's value.
-//! A question never interns a symbol.
+//! macros, too. In addition, describe-symbol runs print-object methods to print a variable's value,
+//! and questions that return documentation strings run the project's methods on `documentation`. A
+//! question never interns a symbol.
 //!
 //! # Features
 //!

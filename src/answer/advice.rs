@@ -54,7 +54,7 @@ pub enum Advice {
     SkipVerifying,
     /// Retry: Lisp is starting again.
     Retry,
-    /// Restart Lisp, which has died too often.
+    /// Restart Lisp, which is no longer restarted automatically.
     RestartLisp,
     /// Restart the program.
     RestartProgram,
@@ -144,7 +144,7 @@ impl Advice {
                 (again, again)
             }
             Self::RestartLisp => {
-                let often = "Lisp died too often for an automatic restart: call restart-lisp.";
+                let often = "Lisp is no longer restarted automatically: call restart-lisp.";
                 (often, often)
             }
             Self::RestartProgram => {

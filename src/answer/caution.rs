@@ -54,7 +54,7 @@ pub enum Caution {
     UsedOutsideSystems(Vec<String>),
     /// Loaded files cannot be read.
     LoadedUnreadable(Vec<String>),
-    /// The recorded positions of these files are incomplete.
+    /// The recorded positions of these files are incomplete or damaged.
     PositionsIncomplete(Vec<String>),
     /// No loaded file contains this name.
     OnlyInImage(String),
@@ -91,7 +91,7 @@ pub enum Caution {
         name: String,
         /// The number of lines that use it.
         lines: usize,
-        /// The first of them.
+        /// The first of these lines.
         first: Location,
     },
     /// The name also occurs in text that is not Lisp.

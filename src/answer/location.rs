@@ -21,7 +21,7 @@ pub struct Location {
     /// The file. Files in the project are relative to its root.
     #[serde(rename = "path")]
     pub file: String,
-    /// The line, from 1; absent if the source cannot be read.
+    /// The line, from 1; absent if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub line: Option<u32>,
     /// The column, from 1, in characters; absent for an entire line.

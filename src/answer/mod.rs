@@ -1,10 +1,9 @@
 //! Shared parts of answers: names, locations, cautions, advice and errors about things that do not
 //! exist. A request's `name` and `package` arguments are parsed by `designator` and resolved to a
 //! symbol by `lookup`; if that fails, `nearest` suggests alternatives and [`NotFound`] is the
-//! error. Answers contain [`LispName`]s, [`Location`]s and [`Caution`]s, which serialize to the
-//! same short texts for every tool. [`Advice`] is the next step for an answer or error; it has one
-//! wording for tools and one for the command line, because only the caller knows which of the two
-//! its user sees.
+//! error. Answers contain [`LispName`]s, [`Location`]s and [`Caution`]s, which have the same JSON
+//! form for every tool. [`Advice`] is the next step for an answer or error. It has one wording for
+//! tools and one for the command line, and the caller chooses the wording that fits its user.
 
 pub(crate) mod words;
 

@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize, Serializer};
 use steelbank_reader::{Dialect, Features, LispText, Marker, TokenKind, WrittenSymbol, normalized, upcase};
 use steelbank_xref::{Access, Index, Symbol};
 
-/// A name in an answer. Prints and serializes in readable form; two names compare and sort by their
-/// canonical forms, and a name compares with a string by its readable form. A name deserialized
-/// from Lisp's answer has only the canonical form until `write` is called with the index.
+/// A name in an answer. Prints and serializes in readable form. Names sort by their canonical form;
+/// a name compares with a string by its readable form. A name deserialized from Lisp's answer has
+/// only the canonical form until `write` is called with the index, and prints in that form.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(from = "String")]
 pub struct LispName {
@@ -194,8 +194,8 @@ pub(crate) fn qualified(index: &Index, package: &str, name: &str) -> String {
     format!("{prefix}{colons}{}", readable(name))
 }
 
-/// Replaces each symbol in the text of a name by the result of `write`. In the name of an anonymous
-/// function, also replaces the path of its file by the file's name.
+/// Replaces each symbol in the text of a name by the result of `write`. In the name of a local or
+/// anonymous function, also replaces the path of its file by the file's name.
 fn with_symbols(text: &str, write: impl Fn(Marker, WrittenSymbol<'_>) -> String) -> String {
     let (bytes, mut made, mut end) = (text.as_bytes(), String::with_capacity(text.len()), 0);
     let read = LispText::read(bytes, Dialect::CommonLisp, &Features::default());

@@ -1,6 +1,6 @@
 //! Suggestions for a name that does not exist: symbols of the same name in other packages, and
-//! similarly spelt symbols, systems, packages and files. Each list has at most [`MOST_SUGGESTIONS`]
-//! entries.
+//! similarly spelt symbols, systems, packages and files. Each list of suggestions has at most
+//! [`MOST_SUGGESTIONS`] entries.
 
 use std::collections::BTreeSet;
 use std::path::Path;

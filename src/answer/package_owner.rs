@@ -7,7 +7,7 @@ pub(crate) enum PackageOwner {
     User,
     /// The Common Lisp standard.
     Standard,
-    /// SBCL with its contribs, and the package KEYWORD.
+    /// SBCL with its contribs, and the packages KEYWORD and SEQUENCE.
     Sbcl,
     /// ASDF and UIOP, which come with SBCL and are not locked.
     Asdf,

@@ -32,7 +32,8 @@ impl Steelbank {
     /// `control` allows. Loads and evaluations continue meanwhile.
     ///
     /// # Errors
-    /// The request is malformed, Lisp cannot answer, or the question was cancelled.
+    /// The request is malformed, Lisp cannot answer in time, files cannot be read, or the question
+    /// was cancelled.
     pub fn ask<Q: Question>(&self, question: &Q, control: &Control) -> Result<Q::Answer, Error> {
         // Retry if the heap is full: usually other work has filled it, and that work fails when it
         // next allocates memory.
@@ -52,8 +53,8 @@ impl Steelbank {
     /// `control` allows. Questions are answered meanwhile.
     ///
     /// # Errors
-    /// The request is malformed or was cancelled, or Lisp has died. If the user's code fails, the
-    /// answer reports this; it is not an error.
+    /// The request is malformed, was cancelled or timed out, files cannot be read or written, or
+    /// Lisp has died. If the user's code fails, the answer reports this; it is not an error.
     pub fn run<A: Action>(&self, action: &A, control: &Control) -> Result<A::Answer, Error> {
         action.run(self, control)
     }

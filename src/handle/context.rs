@@ -121,7 +121,7 @@ impl QueryContext<'_> {
     }
 
     /// Returns this context, with those of `symbols` that the image lacks added to its index. Each
-    /// symbol is a pair of home package and name.
+    /// symbol is a pair of home package and name. Skips symbols of packages that the image lacks.
     fn with_symbols<'b>(&self, symbols: impl IntoIterator<Item = (&'b str, &'b str)>) -> Cow<'_, Self> {
         let symbols = symbols.into_iter().filter_map(|(home, name)| {
             let package = self.index.find_package(home, None)?;

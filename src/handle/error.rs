@@ -41,8 +41,8 @@ pub enum Error {
     /// The time limit passed before the request started, because a load was in progress.
     #[error("the request never began, because a load was in progress until the time limit")]
     NeverBegan,
-    /// A setup step failed: the init file or ASDF's configuration before the first load, the start
-    /// of the Swank server, or a file of a scratch image.
+    /// A setup step failed: the qlot setup, the init file or ASDF's configuration before the first
+    /// load, the start of the Swank server, or reading an overlay of a scratch image.
     #[error("{0}")]
     SetUp(String),
     /// SBCL did not start.
@@ -56,7 +56,7 @@ pub enum Error {
         /// The error of the start.
         source: StartError,
     },
-    /// A scratch image could not be started, or it ended.
+    /// A scratch image could not be started or could not answer.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
     /// The cache folder belongs to another user, or is open to other users.
@@ -95,7 +95,7 @@ pub enum ErrorKind {
     Dead,
     /// SBCL, or a scratch image, did not start.
     Start,
-    /// The user's code failed, or Lisp or a scratch image could not answer.
+    /// The user's code or a setup step failed, or Lisp or a scratch image could not answer.
     Failed,
     /// Files of the program, its cache or the project cannot be used, or the index could not be
     /// updated.

@@ -1,7 +1,7 @@
 //! The loads in progress, by system. A caller that requests a system while the system is loading
 //! waits for that load and receives its progress reports. Then the caller loads the system again,
-//! because files may have changed since that load started. Only loads with the options `force` or
-//! `keep_going` start without waiting.
+//! because files may have changed since that load started. Loads with the options `force` or
+//! `keep_going` do not wait, and loads of single files are not tracked.
 
 use std::collections::HashMap;
 use std::sync::Arc;

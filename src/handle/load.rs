@@ -67,10 +67,12 @@ impl Steelbank {
     ///
     /// If a load of the same system is in progress, waits for that load, shares its progress
     /// reports, and then loads again. The answer combines all these loads. With the options `force`
-    /// or `keep_going`, does not wait.
+    /// or `keep_going`, does not wait. Unless `force`, returns the snapshot's answer if there is a
+    /// valid answer that was not used yet.
     ///
     /// # Errors
-    /// The load was cancelled, or Lisp has died. A load that fails is an answer.
+    /// The load was cancelled, the setup before the first load failed, or Lisp has died. A load
+    /// that fails or times out is an answer.
     pub(crate) fn load_system(
         &self,
         system: &str,
@@ -237,8 +239,8 @@ impl Steelbank {
     /// other, and lists the outcome of each.
     ///
     /// # Errors
-    /// There is no project, the load was cancelled, or Lisp has died. A load that fails is an
-    /// answer.
+    /// There is no project, the load was cancelled, the setup before the first load failed, or Lisp
+    /// has died. A load that fails or times out is an answer.
     pub(crate) fn load_project(&self, options: LoadOptions, control: &Control) -> Result<LoadAnswer, Error> {
         let deadline = deadline_after(control.allowed());
         let mut all = LoadAnswer::default();
@@ -265,11 +267,13 @@ impl Steelbank {
         Ok(all.finished())
     }
 
-    /// Compiles and loads the file at `path`, which is relative to the project's root, or to the
-    /// current folder if the file exists only there. This runs the file's code.
+    /// Compiles and loads the file at `path`. This runs the file's code. A relative path refers to
+    /// the project's root, or to the current folder if the file exists only there or there is no
+    /// project.
     ///
     /// # Errors
-    /// The load was cancelled, or Lisp has died. A load that fails is an answer.
+    /// The load was cancelled, the setup before the first load failed, or Lisp has died. A load
+    /// that fails or times out is an answer.
     pub(crate) fn load_file(
         &self,
         path: &str,
@@ -371,7 +375,7 @@ impl Steelbank {
         if answer.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Heap) {
             self.lisp().note_heap_exhausted();
         }
-        // Do not wait for an unresponsive Lisp: the deadline has passed.
+        // Do not wait long for an unresponsive Lisp: the deadline has passed.
         let refresh = || self.refresh_within(if is_stuck { INTERRUPT_DELAY } else { REFRESH_TIME });
         let is_asked = !options.temporary && !options.saved;
         if is_asked && let Err(error) = refresh() {
@@ -421,9 +425,9 @@ impl Steelbank {
         Ok(answer)
     }
 
-    /// Passes the project's settings to Lisp and loads its qlot setup and the init file, once,
-    /// before the first load. Returns the warnings and errors of the setup as cautions. The list is
-    /// empty if the project was already open.
+    /// Passes the project's settings to Lisp and loads its qlot setup and the init file, before the
+    /// first load. If this fails, the next load tries again. Returns the warnings and errors of the
+    /// setup as cautions. The list is empty if there is no project or it was already open.
     pub(super) fn open_project(&self, control: &Control, deadline: Instant) -> Result<Vec<Caution>, Error> {
         let project = self.project();
         let Some(settings) = project.settings() else { return Ok(Vec::new()) };
@@ -596,10 +600,10 @@ fn place(project: &Project, diagnostic: &mut Diagnostic) {
 type ReadTexts = HashMap<String, Option<(Vec<u8>, LineIndex, LispText)>>;
 
 /// Sets the end of a diagnostic: the end of the form, or else of the token, that begins at the
-/// diagnostic's start. If the diagnostic is about an undefined name, narrows its range to that name
-/// in the form, because the compiler does not report the name's position; prefers an occurrence
-/// outside nested forms. For a read error, first sets the start and the message to those that
-/// [`misread`] returns.
+/// diagnostic's start. If the diagnostic is about an undefined or unused name, narrows its range to
+/// that name in the form, because the compiler does not report the name's position; prefers an
+/// occurrence outside nested forms. For a read error, first sets the start and the message to those
+/// that [`misread`] returns.
 fn end(project: &Project, diagnostic: &mut Diagnostic, texts: &mut ReadTexts) {
     let Some(place) = &mut diagnostic.place else { return };
     let (Some(line), Some(column)) = (place.line, place.column) else { return };

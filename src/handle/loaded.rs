@@ -53,8 +53,8 @@ words! {
 pub struct Diagnostic {
     /// The severity.
     pub severity: Severity,
-    /// The position of the undefined name, of the form, or of the text that could not be read. The
-    /// file is an absolute native path.
+    /// The position of the name that the message is about, of the form, or of the text that could
+    /// not be read. The file is an absolute native path.
     #[serde(flatten)]
     pub place: Option<Location>,
     /// The message.
@@ -71,7 +71,7 @@ pub struct Diagnostic {
     /// The column after the end of the range, from 1, in characters.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub end_column: Option<u32>,
-    /// The undefined name that the message is about. The name occurs in the form.
+    /// The undefined or unused name that the message is about. It may occur in the form.
     #[serde(skip_serializing, default)]
     #[schemars(skip)]
     pub(crate) subject: Option<String>,
@@ -118,9 +118,9 @@ pub enum FailureKind {
     File,
     /// Lisp's heap is full.
     Heap,
-    /// The folder for fasls is not writable.
+    /// A file in the folder for fasls cannot be read or written.
     Cache,
-    /// Loaded code failed while it ran.
+    /// Loaded code failed while it ran, or the load failed for any other reason.
     Load,
     /// The load was cancelled.
     Cancelled,
@@ -290,7 +290,7 @@ pub struct ListedSystem {
     /// Whether ASDF inferred it from a file of a package-inferred system.
     #[serde(default)]
     pub inferred: bool,
-    /// The system's Lisp files, if it belongs to the project.
+    /// The system's Lisp files, if its `.asd` file is below the project's root.
     #[serde(default)]
     pub files: Option<Vec<PathBuf>>,
 }
@@ -410,7 +410,7 @@ fn add_new<T: PartialEq>(to: &mut Vec<T>, from: Vec<T>) {
 const MAX_DIAGNOSTICS: usize = 200;
 
 impl LoadAnswer {
-    /// Makes the answer of a load that exceeded its time limit. `message` describes the state of
+    /// Creates the answer of a load that exceeded its time limit. `message` describes the state of
     /// the load.
     pub(crate) fn timed_out(target: LoadTarget, allowed: Duration, message: String) -> LoadAnswer {
         let duration_ms = u64::try_from(allowed.as_millis()).unwrap_or(u64::MAX);
@@ -418,8 +418,8 @@ impl LoadAnswer {
         LoadAnswer { status: LoadStatus::TimedOut, duration_ms, ..answer }
     }
 
-    /// Makes the answer of a load that stopped with a failure of `kind` at the file `path`, before
-    /// Lisp could report an answer.
+    /// Creates the answer of a load that stopped with a failure of `kind` at the file `path`,
+    /// before Lisp could report an answer.
     pub(crate) fn stopped(
         target: LoadTarget,
         kind: FailureKind,

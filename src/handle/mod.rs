@@ -194,8 +194,8 @@ impl Builder {
     }
 
     /// Declares the systems that the caller will load first; this does not load them. If there is
-    /// an up-to-date snapshot of all these systems, or of the first of them, SBCL starts from that
-    /// snapshot, with the systems loaded.
+    /// an up-to-date snapshot of all these systems, SBCL starts from that snapshot, with the
+    /// systems loaded. Otherwise, it may start from a snapshot of the dependencies.
     #[must_use]
     pub fn systems(self, systems: Vec<String>) -> Self {
         self.loads(systems.into_iter().map(recovery::LoadedItem::System).collect())
@@ -508,7 +508,7 @@ impl Steelbank {
     /// the index themselves.
     ///
     /// # Errors
-    /// Lisp cannot answer, or its answer does not match the index.
+    /// Lisp cannot answer in time, or its answer does not match the index.
     pub fn refresh(&self) -> Result<(), Error> {
         self.refresh_within(ALLOWED)
     }
@@ -569,7 +569,8 @@ impl Steelbank {
         *self.inner.changed_at.lock()
     }
 
-    /// Refreshes the index on a new thread and then calls `then`. Does not block.
+    /// Refreshes the index on a new thread and then calls `then`. If another thread is about to
+    /// refresh it, calls `then` without waiting for that. Does not block.
     fn refresh_later(&self, then: impl FnOnce() + Send + 'static) {
         let bank = self.clone();
         // Ignore the error: if no thread can be created, the next load refreshes the index.
@@ -654,8 +655,8 @@ impl Steelbank {
         }
     }
 
-    /// Returns the reason, as a sentence, why no complete snapshot of the current systems can be
-    /// created; `None` if there is no such reason.
+    /// Returns the reason, as a sentence, why no complete snapshot of the builder's loads can be
+    /// created, as of the start; `None` if no reason was known.
     pub fn refused_snapshot(&self) -> Option<&str> {
         self.inner.refused_snapshot.as_deref()
     }

@@ -19,14 +19,15 @@ pub trait Question {
     type Answer;
 
     /// Whether [`Steelbank::ask`] retries the question if Lisp's heap was full. Set it only for
-    /// questions that run no user code.
+    /// questions that run no user code except methods on `documentation` and `print-object`.
     const REPEATABLE: bool = false;
 
     /// Answers the question. Waits for Lisp no longer than `control` allows; many answers need no
     /// Lisp.
     ///
     /// # Errors
-    /// The name or the request is invalid, Lisp cannot answer, or the question was cancelled.
+    /// The name or the request is invalid, Lisp cannot answer in time, files cannot be read, or the
+    /// question was cancelled.
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<Self::Answer, Error>;
 }
 
@@ -49,6 +50,7 @@ pub trait Action {
     /// Runs the action, for at most as long as `control` allows.
     ///
     /// # Errors
-    /// The request is invalid or was cancelled, or Lisp has died.
+    /// The request is invalid, was cancelled or timed out, files cannot be read or written, or Lisp
+    /// has died.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<Self::Answer, Error>;
 }

@@ -22,7 +22,8 @@ use serde::{Deserialize, Serialize};
 use steelbank_cache::RecordKind;
 
 const HANDOVER: RecordKind = RecordKind("handover", 1);
-/// If Lisp dies this many times within [`WINDOW`] seconds, it is not restarted automatically.
+/// If Lisp dies or becomes unusable this many times within [`WINDOW`] seconds, it is not restarted
+/// automatically.
 const MAX_DEATHS: usize = 3;
 const WINDOW: u64 = 60;
 /// The maximum number of answers to each client that carry the note on the last restart.
@@ -165,7 +166,7 @@ impl Handover {
     /// executed again.
     ///
     /// # Errors
-    /// The system cannot create a memory file.
+    /// The system cannot create or write a memory file.
     pub fn write(&self) -> io::Result<OwnedFd> {
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
         let mut file = std::fs::File::from(rustix::fs::memfd_create("steelbank-handover", flags)?);
@@ -179,7 +180,7 @@ impl Handover {
     /// Reads the handover that the previous image wrote.
     ///
     /// # Errors
-    /// The file is not a valid handover.
+    /// The file cannot be read or is not a valid handover.
     pub fn read(file: OwnedFd) -> io::Result<Self> {
         let mut bytes = Vec::new();
         std::fs::File::from(file).read_to_end(&mut bytes)?;
@@ -268,7 +269,8 @@ impl Recovery {
         self.state.load(Ordering::SeqCst) == ARMED
     }
 
-    /// Records that Lisp is no longer restarted, because the program could not be executed again.
+    /// Records that Lisp is no longer restarted automatically, because the program could not be
+    /// executed again.
     pub fn give_up(&self) {
         self.state.store(STOPPED, Ordering::SeqCst);
     }
@@ -352,7 +354,8 @@ impl Recovery {
     }
 
     /// Decides whether to restart because of `cause`. Returns the state for the next image, with
-    /// the restart in its record; `None` if Lisp dies too often.
+    /// the restart in its record; the caller adds the clients, the listener and the project's
+    /// folder. Returns `None` if Lisp dies or becomes unusable too often.
     pub fn decide(&self, cause: &Cause, now: Moment) -> Option<Handover> {
         let mut deaths = self.deaths.lock();
         deaths.retain(|death| now.uptime.saturating_sub(*death) < WINDOW);
@@ -416,7 +419,7 @@ impl Recovery {
         let mut sentences: Vec<String> = self.restarts.lock().iter().map(LispRestart::sentence).collect();
         if self.state.load(Ordering::SeqCst) == STOPPED {
             sentences.push(format!(
-                "Lisp has died {MAX_DEATHS} times within a minute and is not restarted automatically: call restart-lisp to start it. Answers from the index still work."
+                "Lisp is not restarted automatically, because it failed {MAX_DEATHS} times within a minute or a restart failed: call restart-lisp to start it. Answers from the index still work."
             ));
         }
         sentences

@@ -20,7 +20,7 @@ pub struct LoadRequest {
 /// The options of a load.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LoadOptions {
-    /// Recompile all files of the system.
+    /// Recompile all files of the system, but not of its dependencies.
     pub(crate) force: bool,
     /// Continue after files that do not compile. The load still counts as failed.
     pub(crate) keep_going: bool,
@@ -58,13 +58,14 @@ impl LoadRequest {
         Self::new(RequestedLoad::Project)
     }
 
-    /// Compiles and loads one file. A relative path is relative to the project's root, or to the
-    /// current folder if the file exists only there.
+    /// Compiles and loads one file. A relative path refers to the project's root, or to the current
+    /// folder if the file exists only there or there is no project.
     pub fn file(path: impl AsRef<Path>) -> Self {
         Self::new(RequestedLoad::File(path.as_ref().to_owned()))
     }
 
-    /// Recompiles all files of the system. A single file is always recompiled.
+    /// Recompiles all files of the system, but not of its dependencies. A single file is always
+    /// recompiled.
     #[must_use]
     pub fn force(mut self) -> Self {
         self.options.force = true;

@@ -23,13 +23,14 @@
 //! text, and every position names the real path.
 //!
 //! A *confined* image ([`ScratchRequest::confined`]) and the programs that it starts may write only
-//! in that folder: the kernel refuses other writes (Landlock, seccomp). It is used for code that
-//! the user has not permitted to run.
+//! in that folder and to `/dev/null`: the kernel refuses other writes (Landlock, seccomp). It is
+//! used for code that the user has not permitted to run.
 //!
-//! A scratch image ends when the [`Scratch`] is dropped, when its time limit passes, or when the
-//! process that started it ends in any way, because that closes the image's input pipe. Its memory
-//! is limited (`RLIMIT_AS`), and there are at most [`MAX_SCRATCHES`] at a time. The start of a
-//! scratch image removes files that killed processes have left in the cache.
+//! A scratch image ends when the [`Scratch`] is dropped, or when the process that started it ends
+//! in any way, because that closes the image's input pipe. After a call that timed out, the caller
+//! must drop the `Scratch`. The image's memory is limited (`RLIMIT_AS`), and a process runs at most
+//! [`MAX_SCRATCHES`] at a time. The start of a scratch image removes the folders that killed
+//! scratch images have left in the cache.
 
 mod messages;
 
@@ -386,8 +387,8 @@ impl ScratchRequest {
     }
 
     /// If `confined` is true, the image and the programs that it starts can write only in the
-    /// image's folder: the kernel refuses other writes. They can read everything that this process
-    /// can read.
+    /// image's folder and to `/dev/null`: the kernel refuses other writes. They can read everything
+    /// that this process can read.
     #[must_use]
     pub fn confined(mut self, confined: bool) -> Self {
         self.confined = confined;
@@ -552,8 +553,8 @@ impl Scratch {
         self.helper.ready(control, until)
     }
 
-    /// Returns the files to which the kernel refused writes, if the image is confined. Does not
-    /// include attempts by foreign code and other programs.
+    /// Returns the first files (at most 20) to which the kernel refused writes, if the image is
+    /// confined. Does not include attempts by foreign code and other programs.
     ///
     /// # Errors
     /// The image ended, or `control` ended the wait.

@@ -90,7 +90,8 @@ impl Steelbank {
     /// `port` is 0. If a server is already running, returns that one.
     ///
     /// # Errors
-    /// Swank and Slynk are not installed, they do not load, the port is in use, or Lisp has died.
+    /// The setup before the first load failed, Swank and Slynk are not installed, they do not load
+    /// in time, the port is in use, or Lisp has died.
     pub(crate) fn open_swank(&self, port: u16) -> Result<SwankServer, Error> {
         let _one_at_a_time = self.inner.swank.opening.lock();
         if let Some(server) = self.swank() {

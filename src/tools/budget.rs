@@ -37,8 +37,8 @@ pub(crate) fn fits(answer: &ToolAnswer, budget: usize) -> bool {
 }
 
 /// Truncates any `answer` to `budget`. Lists of more than one entry lose entries at their end; long
-/// strings and the text lose their middle. A page that is still too long has at most one entry in
-/// each of its paged lists, so no entry of the page is removed.
+/// strings and the text lose their middle. Removes no entry of a page: a page that does not fit has
+/// at most one entry already (see [`Sequence::min_entries`](super::page::Sequence::min_entries)).
 pub(crate) fn truncate_hard(answer: &mut ToolAnswer, budget: usize) {
     let room = budget - ENVELOPE.min(budget / 4);
     let mut left_out = 0;

@@ -51,7 +51,7 @@ impl Default for Call {
 }
 
 impl Call {
-    /// Makes a call that reports its progress to `listener`, which must not block.
+    /// Creates a call that reports its progress to `listener`, which must not block.
     pub fn new(listener: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         Self {
             cancellation: Cancellation::default(),
@@ -149,7 +149,7 @@ impl Call {
         self.cancellation.clone()
     }
 
-    /// Makes the control for the call's action: the action may take `allowed`, is cancelled with
+    /// Creates the control for the call's action: the action may take `allowed`, is cancelled with
     /// the call, and reports to the call's listener.
     pub fn control(&self, allowed: Duration) -> Control {
         Control::new(allowed).with_cancellation(self.cancellation()).reporting_to(Arc::clone(&self.listener))
@@ -159,7 +159,7 @@ impl Call {
     /// call before its answer is sent.
     ///
     /// # Errors
-    /// The call was cancelled, or the program is restarting.
+    /// The call was cancelled, or the program is restarting or about to end.
     pub fn begin_writing(&self) -> Result<(), Failure> {
         let refused = |why: &str| Failure::engine(format!("{why} Nothing was changed."));
         let writing = Writing::begin()
@@ -217,7 +217,7 @@ pub struct ToolAnswer {
 }
 
 impl ToolAnswer {
-    /// Makes an answer from `structured` and its `text`.
+    /// Creates an answer from `structured` and its `text`.
     ///
     /// # Errors
     /// `structured` cannot be serialized to JSON, which is a bug.
@@ -237,7 +237,7 @@ impl ToolAnswer {
         self
     }
 
-    /// Makes an answer with the JSON of `structured` as its text; `shown` is the text for
+    /// Creates an answer with the JSON of `structured` as its text; `shown` is the text for
     /// terminals.
     ///
     /// # Errors
@@ -274,12 +274,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Makes the failure of a call with wrong arguments.
+    /// Creates the failure of a call with wrong arguments.
     pub fn arguments(why: impl Into<String>) -> Self {
         Self { blame: Blame::Arguments, why: why.into(), advice: None, passing: false }
     }
 
-    /// Makes the failure of an engine that cannot answer.
+    /// Creates the failure of an engine that cannot answer.
     pub fn engine(why: impl Into<String>) -> Self {
         Self { blame: Blame::Engine, why: why.into(), advice: None, passing: false }
     }

@@ -128,7 +128,7 @@ impl<R> Continued<R> {
     }
 }
 
-/// Makes the error for an invalid cursor.
+/// Creates the error for an invalid cursor.
 pub(crate) fn wrong_cursor(cursor: &str) -> Failure {
     Failure::arguments(format!(
         "The cursor {} is invalid: pass the \"cursor\" value of the answer to continue.",
@@ -142,7 +142,8 @@ pub(crate) trait Sequence: Clone {
     fn lists(&mut self, part: &mut Part);
 
     /// Returns the minimum number of entries on a page if not all fit into `budget` characters.
-    /// Zero is allowed only if a page without entries fits.
+    /// Zero is allowed only if a page without entries fits. May also shorten texts that repeat on
+    /// each page.
     fn min_entries(&mut self, _budget: usize) -> usize {
         1
     }

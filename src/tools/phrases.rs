@@ -26,8 +26,8 @@ pub(crate) fn truncated(text: String, most: usize) -> String {
     }
 }
 
-/// Makes a sentence of an error's message: capitalizes the first letter, and adds a period unless
-/// the message ends with one or with `!` or `?`.
+/// Converts an error's message to a sentence: capitalizes the first letter, and adds a period
+/// unless the message ends with one or with `!` or `?`.
 pub(crate) fn sentence(words: &str) -> String {
     let mut chars = words.chars();
     let Some(first) = chars.next() else { return String::new() };

@@ -34,8 +34,8 @@ fn names_only(schema: &mut Schema) {
     }
 }
 
-/// Generates the schema of a type with all references inlined, without the type's title and
-/// description, and without keywords that are not in the standard.
+/// Generates the schema of a type with all references inlined and in portable form (see [`plain`]),
+/// without the type's title and description.
 fn root_schema<T: JsonSchema>(settings: SchemaSettings) -> Map<String, Value> {
     let settings = settings.with(|settings| settings.inline_subschemas = true);
     let settings = settings.with_transform(RecursiveTransform(plain));
@@ -91,7 +91,7 @@ pub(crate) fn output<T: JsonSchema>() -> Map<String, Value> {
 const DEPTH: usize = 1;
 
 /// Strips descriptions, bounds and nested structure from `schema`. The result accepts every value
-/// that `schema` accepts.
+/// that `schema` accepts, except null in optional properties.
 fn outline(schema: &Value, depth: usize) -> Value {
     let Value::Object(schema) = schema else { return json!({}) };
     if let Some(choices) = schema.get("anyOf").and_then(Value::as_array) {

@@ -66,7 +66,7 @@ pub struct ProjectRoot {
 }
 
 impl ProjectRoot {
-    /// Makes a root with the project's folder; `None` if the project is not known yet.
+    /// Creates a root with the project's folder; `None` if the project is not known yet.
     pub fn new(folder: Option<PathBuf>) -> Arc<Self> {
         Arc::new(Self { folder: Mutex::new(folder) })
     }
@@ -148,12 +148,12 @@ impl Load {
 }
 
 impl Session {
-    /// Makes a session for `bank`, which is already running.
+    /// Creates a session for `bank`, which is already running.
     pub fn new(bank: Steelbank) -> Self {
         Self::starting(|| Ok(bank))
     }
 
-    /// Makes a session that calls `start` when a tool first needs SBCL.
+    /// Creates a session that calls `start` when a tool first needs SBCL.
     pub fn starting(start: impl FnOnce() -> Result<Steelbank, Error> + Send + 'static) -> Self {
         let lisp = LazyLisp { bank: OnceLock::new(), start: Mutex::new(Some(Box::new(start))) };
         Self {
@@ -266,9 +266,10 @@ impl Session {
         })
     }
 
-    /// Warns if a symbol in the call's arguments occurs in no loaded file although the symbol's
-    /// home package does: the symbol may have been defined only in the image. Gives no warning if a
-    /// sidecar is missing or incomplete, because the symbol may occur in that file.
+    /// Warns if a symbol in the call's arguments has a user's package as its home, and loaded files
+    /// contain the package's name but not the symbol's: the symbol may have been defined only in
+    /// the image. Gives no warning if a sidecar is missing or incomplete, because the symbol may
+    /// occur in that file.
     pub(crate) fn only_in_image(&self, arguments: &Object) -> Option<Caution> {
         let bank = self.started()?;
         let (index, project) = (bank.index(), bank.project());

@@ -23,12 +23,13 @@ impl Session {
         })
     }
 
-    /// Starts the Swank server on the reserved port. Each image of the program calls this, so that
-    /// the server also runs after a restart. Returns `None` if no port is reserved.
+    /// Starts the Swank server on the reserved port. The program also calls this after a restart of
+    /// Lisp. Returns `None` if no port is reserved.
     ///
     /// # Errors
-    /// Swank is not installed, does not load, or the port is in use. The reservation is dropped, so
-    /// that another port can be reserved, unless Lisp has died and will be restarted.
+    /// SBCL or the setup before the first load failed, Swank is not installed or does not load, or
+    /// the port is in use. The reservation is dropped, so that another port can be reserved, unless
+    /// Lisp has died and will be restarted.
     pub fn open_swank(&self) -> Option<Result<SwankServer, Failure>> {
         let port = self.recovery().swank()?;
         let opened = self.bank().and_then(|bank| bank.open_swank(port).map_err(Failure::from));

@@ -89,7 +89,7 @@ const LOADING_NOTE: &str =
     "A system is loading; results may be incomplete. Retry when the load has finished.";
 
 impl Tool {
-    /// Makes a tool that takes `A` and answers with `O`; the schemas are generated from these
+    /// Creates a tool that takes `A` and answers with `O`; the schemas are generated from these
     /// types. An answer that exceeds the budget is truncated; pages of a long list already fit.
     ///
     /// Optional fields of `A` need serde defaults. Unknown arguments are rejected.

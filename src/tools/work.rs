@@ -56,7 +56,7 @@ pub(crate) enum WaitResult {
     Ended(Outcome),
     /// The job still runs, and has run for this long.
     Running(Duration),
-    /// There is no job with that number.
+    /// There is no job with that number, or its outcome was returned already.
     Unknown,
 }
 
@@ -102,8 +102,8 @@ impl ClientWork {
         Ok(number)
     }
 
-    /// Waits for the job with this number, at most for `patience`. Cancels the job if `call` is
-    /// cancelled.
+    /// Waits for the job with this number, at most for `patience`; `None` means without a limit.
+    /// Cancels the job if `call` is cancelled.
     pub(crate) fn wait(&self, number: u64, call: &Call, patience: Option<Duration>) -> WaitResult {
         let Some(work) = self.0.lock().works.get(&number).cloned() else { return WaitResult::Unknown };
         let end = patience.map(|patience| Instant::now() + patience);

@@ -11,7 +11,8 @@ use super::Project;
 /// smaller.
 const FIRST_TEXT_VERSION: u64 = 1 << 40;
 
-/// A text from a buffer, as Lisp reports it. Lisp reports all texts, in the order of their numbers.
+/// A text from a buffer, as Lisp reports it. Lisp reports the texts in the order of their numbers,
+/// without gaps.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct BufferText {
     /// The text's position in the buffer, in characters from 1.

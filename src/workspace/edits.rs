@@ -4,9 +4,10 @@
 //! An edit takes these steps (docs/internals/edits.md has the reasons). Under a lock of the
 //! project, it writes a journal with the old and the new texts to disk. It writes each new text to
 //! a temporary file, and exchanges the temporary file with the target. Then the temporary file must
-//! have the old text. The edit removes the temporary files, and marks the journal as complete. If
-//! it fails before that mark, it is rolled back at once. An interrupted edit is rolled back by the
-//! next process that takes the lock.
+//! have the old text. (Some files are overwritten in place instead, see
+//! [`replacement`](super::replacement).) The edit removes the temporary files, and marks the
+//! journal as complete. If it fails before that mark, it is rolled back at once. An interrupted
+//! edit is rolled back by the next process that takes the lock.
 
 use crate::workspace::NoProject;
 use std::collections::BTreeSet;
@@ -80,7 +81,7 @@ impl std::fmt::Display for UnfinishedEdit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Edit {} ({}) was interrupted when its process ended. ", self.edit, self.what)?;
         match (self.taken_back, self.restored.as_slice()) {
-            (true, []) => write!(f, "It was rolled back: all files have their old text.")?,
+            (true, []) => write!(f, "It was rolled back: no file had to be restored.")?,
             (true, files) => {
                 write!(f, "It was rolled back: {} have their old text again.", files.join(", "))?;
             }
@@ -194,7 +195,8 @@ impl Project {
         edits
     }
 
-    /// Lists the interrupted edits that are not rolled back yet.
+    /// Lists the interrupted edits that are not rolled back yet and have a readable record. Lists
+    /// no edits while another process holds the lock.
     fn pending_edits(&self) -> Vec<UnfinishedEdit> {
         let Some((records, root)) = self.records() else { return Vec::new() };
         if records.unfinished().is_empty() {
@@ -238,8 +240,9 @@ impl Edits<'_> {
     /// edit's name.
     ///
     /// # Errors
-    /// Returns a sentence if a file has changed or cannot be written. All files keep their old
-    /// texts, except for files that the sentence lists because they could not be restored.
+    /// Returns a sentence if the journal cannot be written, or if a file has changed or cannot be
+    /// read or written. All files keep their old texts, except for files that the sentence lists
+    /// because they could not be restored.
     pub(crate) fn replace_all(
         &self,
         what: &str,
@@ -271,9 +274,9 @@ impl Edits<'_> {
     /// Restores the old texts of the files of edit `id`, or of the last edit if `id` is `last`.
     ///
     /// # Errors
-    /// Fails if there is no such edit, or if a file has neither the text that the edit wrote nor
-    /// its old text, or for the reasons of [`Edits::replace_all`]. No file is changed, with the
-    /// exception given there.
+    /// Fails if there is no such edit, if its record or one of its files cannot be read, if a file
+    /// has neither the text that the edit wrote nor its old text, or for the reasons of
+    /// [`Edits::replace_all`]. No file is changed, with the exception given there.
     pub(crate) fn undo(&self, id: &str) -> Result<UndoneEdit, UndoError> {
         let numbers = self.records.undoable();
         let number = match id {
@@ -384,8 +387,8 @@ fn write_all(record: &EditRecord) -> Result<(), String> {
     marked.map_err(|error| format!("The edit's journal cannot be marked as complete: {error}."))
 }
 
-/// Rolls back the edit. Returns the outcome for each file, the last first, and a sentence for each
-/// file that could not be restored.
+/// Rolls back the files of the edit, the last first. Returns the outcomes of the rollbacks that
+/// succeeded, and a sentence for each rollback that failed.
 fn roll_back(record: &EditRecord) -> (Vec<(&Path, RollbackOutcome)>, Vec<String>) {
     let (mut outcomes, mut left) = (Vec::new(), Vec::new());
     for (file, temporary) in record.with_temporaries().rev() {

@@ -1,9 +1,11 @@
 //! Records edits of the project's files. A record is a journal while the edit is written, so that
-//! an interrupted edit can be rolled back. After that, it serves for undo.
+//! an interrupted edit can be rolled back. After that, the record serves for undo. It is removed if
+//! the edit's [`EditPurpose`] does not permit undo.
 //!
 //! The folder `undo/PROJECT/` in the cache has one record for each edit: `N.journal-3` until the
 //! edit is complete, and `N.edit-3` afterwards. PROJECT is the hash of the project's root. The
-//! payload of a record is the old and the new text of each edited file.
+//! payload of a record is the old and the new text of each edited file. Only the newest complete
+//! records stay, within [`MOST_EDITS`] and [`MOST_BYTES`].
 
 use std::ffi::OsString;
 use std::fs;
@@ -169,7 +171,7 @@ impl EditRecords {
         self.list(&[JOURNAL, EDIT]).into_iter().map(|(number, _)| number).collect()
     }
 
-    /// Lists the journals of incomplete edits.
+    /// Lists the journals of incomplete edits, oldest first.
     pub(super) fn unfinished(&self) -> Vec<(u64, PathBuf)> {
         self.list(&[JOURNAL])
     }
@@ -246,7 +248,8 @@ impl EditRecord {
 
     /// Removes the record, whether it is a journal or not.
     pub(super) fn forget(&self) {
-        // Ignore errors: the next edit closes a remaining journal, and `sweep` removes old records.
+        // Ignore errors: the next edit rolls back a remaining journal, and `sweep` removes old
+        // records.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -1,7 +1,7 @@
 //! Tracks the load state of every file that can be searched: whether the image has loaded its
 //! current text. A refresh examines only files that may have changed since the last refresh.
 //! [`LoadStates`] also has sets of the files that need extra work: files without indexed names,
-//! stale files, and files for which no changes are reported.
+//! unreadable files, stale files, and files for which no changes are reported.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -23,9 +23,9 @@ pub(super) struct FileState {
     pub(super) own: bool,
     /// The write date of the loaded version, if any.
     loaded: Option<u64>,
-    /// The relation of the image to the file, or `None` if there is no such file.
-    /// [`TextState::FeatureExcluded`] means that the file is loaded and unchanged, with a complete
-    /// sidecar.
+    /// The relation of the image to the file, or `None` if the file does not exist or can no longer
+    /// be read. [`TextState::FeatureExcluded`] means that the file is loaded and unchanged, with a
+    /// complete sidecar.
     pub(super) load_state: Option<TextState>,
     pub(super) known: Option<Arc<CachedNames>>,
     /// Whether the watcher or the text index reports every change of the file.
@@ -95,8 +95,8 @@ impl LoadStates {
         }
     }
 
-    /// Returns the packages that unindexed files define, if these are not loaded, are stale or have
-    /// no complete sidecar.
+    /// Returns the packages that unindexed files define. Omits the packages of files that are
+    /// loaded and unchanged, with a complete sidecar.
     pub(super) fn packages(&mut self) -> Arc<[PackageText]> {
         let entries = &self.entries;
         let unseen = || {
@@ -143,7 +143,7 @@ impl LoadStates {
 
 impl Project {
     /// Locks the texts, as refreshed at `then` or later. Refreshes them only if no other question
-    /// has done this since.
+    /// has refreshed them since `then`.
     pub(super) fn refresh_since(&self, then: Instant) -> MutexGuard<'_, Texts> {
         let texts = self.texts.lock();
         match texts.refreshed.is_some_and(|refreshed| refreshed >= then) {

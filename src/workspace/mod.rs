@@ -151,7 +151,8 @@ struct Stale {
 struct LastImageReport {
     contents: HashMap<PathBuf, Contents>,
     systems: BTreeMap<String, ImageSystem>,
-    /// The components of systems below the root, each with the `.asd` files of its systems.
+    /// The files of the project's systems that are below the root, each with the `.asd` files of
+    /// the systems that contain it.
     components: Arc<HashMap<PathBuf, Vec<PathBuf>>>,
     /// The files of the project's systems, each with whether only systems with tests contain it.
     tests: HashMap<PathBuf, bool>,
@@ -182,7 +183,7 @@ pub(crate) struct ImageSystem {
     pub(crate) loaded: bool,
     /// Whether ASDF inferred it from a file of a package-inferred system.
     pub(crate) inferred: bool,
-    /// Its Lisp files, if it belongs to the project.
+    /// Its Lisp files, if its `.asd` file is below the project's root.
     pub(crate) files: Option<Vec<PathBuf>>,
 }
 
@@ -411,7 +412,8 @@ impl Project {
     }
 
     /// Returns whether the file at `path` was loaded and has since been deleted or got other
-    /// contents. A new date alone does not count.
+    /// contents. If the file has a document, compares the document. A file that cannot be read
+    /// counts as changed; a new date alone does not count.
     pub(crate) fn has_changed(&self, path: &Path) -> bool {
         let Some(then) = self.image.read().contents.get(path).copied() else { return false };
         if let Some(document) = self.document(path) {

@@ -1,6 +1,6 @@
-//! Maps names to the loaded files that contain them, according to the files' sidecars. The map
-//! covers symbols that macros generate, and files outside of the project. It is kept in memory and,
-//! for later processes, as a table in the cache.
+//! Maps names to the loaded files that contain them, according to the files' sidecars. The map also
+//! covers symbols that macros generate in top-level code, and files outside of the project. It is
+//! kept in memory and, for later processes, as a table in the cache.
 //!
 //! The table on disk is a record `ROOT.names` in the folder of the sidecars, where ROOT is a hash
 //! of the project's root. It has a list of [`NamedFile`], and [`Row`]s. The rows of a file are
@@ -151,8 +151,9 @@ fn parse(bytes: &[u8]) -> Option<(Vec<NamedFile>, Vec<Row>)> {
 }
 
 impl Project {
-    /// Lists the loaded files with a symbol or designator called `name` in their active text, in
-    /// any package. Files without sidecars are not covered.
+    /// Lists the loaded files with a symbol or designator called `name`, in any package: in their
+    /// active text, or in the expansion of their top-level code. Files without sidecars are not
+    /// covered.
     pub(crate) fn naming(&self, name: &str) -> Vec<FileVersion> {
         self.find_naming(name, false)
     }
@@ -183,8 +184,8 @@ impl Project {
     }
 
     /// Reads the names in the files that were loaded since the last call, from the names table in
-    /// the cache or else from the sidecars. A load calls this on a background thread, and every
-    /// query for names calls it first.
+    /// the cache or else from the sidecars. A load calls this on a background thread. Every query
+    /// for names and every refresh calls it first.
     pub(crate) fn read_new_files(&self) {
         let loaded = self.loaded.read();
         let mut names = self.names.lock();

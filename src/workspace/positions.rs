@@ -19,7 +19,8 @@ pub(super) struct Positions {
     pub(super) size: usize,
     /// Counts lookups, to order entries by use.
     pub(super) clock: u64,
-    /// Counts invalidations. Positions that were read before the last invalidation may be stale.
+    /// Counts the files that were loaded. Positions that were read before the last load may be
+    /// stale.
     pub(super) epoch: u64,
 }
 

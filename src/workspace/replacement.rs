@@ -1,6 +1,7 @@
 //! Replaces the text of one file. The new text goes to a temporary file, which is then exchanged
-//! with the file atomically. The file is overwritten in place instead if it has several hard links
-//! or attributes that cannot be copied, or if no file can be created in its folder.
+//! with the file atomically, or renamed to it if the file system cannot exchange files. The file is
+//! overwritten in place instead if it has several hard links or attributes that cannot be copied,
+//! or if the user may not create files in its folder.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -93,7 +94,8 @@ impl Replacement {
     /// Writes the new text to the file, unless the file no longer has the old text.
     ///
     /// # Errors
-    /// Returns a sentence if the file does not have the old text or cannot be written.
+    /// Returns a sentence if the file's text or attributes have changed since
+    /// [`Replacement::stage`], or if the file cannot be written.
     pub(super) fn put(&self, staged: &Staged, temporary: &Path) -> Result<(), String> {
         let failed = |error: Errno| self.failed(io::Error::from(error));
         let Staged::Temporary(kept) = staged else { return self.write_in_place(&self.old, &self.new) };

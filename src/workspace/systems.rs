@@ -65,7 +65,7 @@ pub(crate) fn definition_files(root: &Path, is_cancelled: &dyn Fn() -> bool) -> 
 }
 
 /// Lists the Lisp files of the system `name` that the file `asd` defines. The list is empty if
-/// `asd` does not define it.
+/// `asd` cannot be read or does not define the system.
 pub(crate) fn files_of_system(asd: &Path, name: &str) -> Vec<PathBuf> {
     let Ok(systems) = read_definitions(Path::new("/"), asd) else { return Vec::new() };
     let folder = asd.parent().unwrap_or(asd);

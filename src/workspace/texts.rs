@@ -149,7 +149,8 @@ pub(crate) struct NamedTexts<T> {
     /// With [`TextFilter::UnloadedAndVendored`], the vendored files that contain the name and
     /// belong to no project system.
     pub(crate) vendored: Vec<VendoredText>,
-    /// Files that could not be read or are too large.
+    /// Files that could not be read or are too large. Contains the project's root if the text
+    /// index is damaged.
     pub(crate) unreadable: Vec<PathBuf>,
     /// Whether the project has more files than are searched.
     pub(crate) cut: bool,
@@ -320,10 +321,10 @@ impl Texts {
 }
 
 /// Returns the state of a token that the compiler did not read as a symbol, although the file is
-/// loaded and unchanged. Returns `None` for words in comments and prose, for parameters, and for
-/// tokens that the compiler read. A token is guarded if the text alone does not show whether its
-/// feature expression is true. A guarded token counts as excluded; only the sidecar shows whether
-/// the compiler read it.
+/// loaded and unchanged. Returns `None` for words in comments and ordinary strings, LOOP keywords,
+/// parameters of DEFGENERIC, and tokens that the compiler read. A token is guarded if the text
+/// alone does not show whether its feature expression is true. A guarded token counts as excluded;
+/// only the sidecar shows whether the compiler read it.
 pub(crate) fn state_in_loaded_file(token: &TokenClass) -> Option<TextState> {
     match token.context {
         TextContext::Comment | TextContext::Prose | TextContext::Parameter => None,
@@ -442,9 +443,10 @@ impl Project {
         }
     }
 
-    /// Finds the occurrences of `name` in the project's text, as of the refresh of `_view` or
-    /// later. Unless `own_only`, also searches the other files that [`Project::note_requested`] has
-    /// recorded. Does not read files that the index covers.
+    /// Finds the project files with an occurrence of `name` that `filter` accepts, as of the
+    /// refresh of `_view` or later. Returns all occurrences in these files. Unless `own_only`, also
+    /// searches the other files that [`Project::note_requested`] has recorded. Does not read files
+    /// that the index covers.
     pub(crate) fn named_at(
         &self,
         _view: &TreeView,
@@ -465,7 +467,8 @@ impl Project {
         let mut unreadable: Vec<PathBuf> =
             unreadable.map(|(path, ..)| path.to_path_buf()).filter(|path| !path.is_dir()).collect();
         let unindexed: Vec<_> = load_states.unindexed.iter().filter_map(of_interest).collect();
-        // The compiler read all other tokens as symbols, so the image's data covers them.
+        // In a loaded, unchanged file, the other tokens are only words in comments or strings, or
+        // the compiler read them as symbols and the image's data covers them.
         let shows = |load_state, class: &TokenClass| {
             filter == TextFilter::All
                 || load_state != TextState::FeatureExcluded
@@ -533,9 +536,9 @@ impl Project {
         ProjectText { own: view.0.clone(), names: texts.names.clone(), unindexed: unindexed.collect() }
     }
 
-    /// Finds the words equal to `name` in the project's text files that are neither Lisp nor loaded
-    /// nor backups, as of the refresh of `view` or later. Returns `None` if the text cannot be
-    /// searched.
+    /// Finds the words equal to `name`, ignoring the case of ASCII letters, in the project's text
+    /// files that are neither Lisp nor loaded nor backups, as of the refresh of `view` or later.
+    /// Returns `None` if the text cannot be searched.
     pub(crate) fn words(&self, view: &TreeView, name: &str) -> Option<Vec<WordMatch>> {
         let names = self.texts.lock().names.clone()?;
         let index = self.text.get()?;
@@ -628,15 +631,16 @@ impl Deref for TreeView {
     }
 }
 
-/// The set of the project's files at one moment. It contains the files below the root that are
-/// neither vendored nor ignored. It also contains other files below the root if they belong to a
-/// system with an `.asd` file in the set.
+/// The set of the project's files at one moment. It contains the files in those folders below the
+/// root that are neither vendored nor ignored. It also contains other files below the root if they
+/// belong to a system with an `.asd` file in such a folder.
 #[derive(Debug, Clone)]
 pub(crate) struct ProjectFiles {
     folders: Arc<HashSet<PathBuf>>,
     /// Counts the files that were added to or removed from these folders.
     changes: u64,
-    /// The components of the systems below the root, each with the `.asd` files of its systems.
+    /// The files of the project's systems that are below the root, each with the `.asd` files of
+    /// the systems that contain it.
     components: Arc<HashMap<PathBuf, Vec<PathBuf>>>,
 }
 

@@ -14,7 +14,8 @@ use steelbank_watch::{Watch, Watched};
 use crate::workspace::stamp::{COARSE, FileStamp};
 
 const GIT: &str = ".git";
-/// The maximum number of files to search. A larger folder is not treated as a project.
+/// The maximum number of files to search. A walk of a larger project ends there, and the other
+/// files are not searched.
 const MOST_FILES: usize = 200_000;
 
 /// The result of a walk through the project.
@@ -40,7 +41,7 @@ pub(super) struct ProjectWalk {
     has_repositories: bool,
     /// Whether the walk began to watch a folder, which may have changed before the watch began.
     pub(super) is_new: bool,
-    /// Whether the watch reports all changes in every folder.
+    /// Whether the watch reports all changes in every folder. True if the walk uses no watch.
     pub(super) is_watched: bool,
 }
 
@@ -156,8 +157,8 @@ impl ProjectWalk {
         self.unwatched.push((path, stamp));
     }
 
-    /// Returns whether another walk would give the same result, except for changes that the watch
-    /// reports.
+    /// Returns true if another walk would certainly give the same result, except for changes that
+    /// the watch reports.
     pub(super) fn is_current(&self) -> bool {
         self.reliable && self.unwatched.iter().all(|(path, stamp)| FileStamp::of_path(path) == *stamp)
     }
@@ -197,8 +198,8 @@ impl ProjectWalk {
         folder.is_some_and(|folder| self.deciding.contains(folder))
     }
 
-    /// Watches the folders above the root, and records stamps of the ignore files there. Without a
-    /// watch, also records the stamps of ignore files that do not exist yet.
+    /// Watches the folders above the root, and records stamps of the ignore files there. Unless all
+    /// these folders are watched, also records the stamps of ignore files that do not exist yet.
     fn record_above(&mut self, root: &Path, watch: &mut Option<&mut Watch>) {
         let told = watch.as_mut().is_some_and(|watch| watch.above(root));
         for above in root.ancestors().skip(1) {

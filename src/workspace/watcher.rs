@@ -13,8 +13,8 @@ use steelbank_watch::{Change, ChangeKind, Changes, SharedQueue, Watch, WatchRefu
 
 use crate::workspace::tree::ProjectWalk;
 
-/// Recheck deletions for this long: kernels 5.3 to 5.16 report a deletion slightly before it
-/// happens.
+/// Recheck changes of entries and folders for this long: kernels 5.3 to 5.16 report a deletion
+/// slightly before it happens.
 const PREMATURE: Duration = Duration::from_millis(50);
 /// The maximum number of walks in a row. A walk that begins to watch folders is repeated, because
 /// they may have changed before the watch began.
@@ -52,8 +52,8 @@ pub(super) struct WatchedTree {
 }
 
 impl WatchedTree {
-    /// Reads all pending events, and records the changes. If a new watch is needed, it is opened on
-    /// `queue`.
+    /// Reads all pending events, records the changes, and walks the tree again if necessary. If a
+    /// new watch is needed, it is opened on `queue`.
     pub(super) fn update(&mut self, root: Option<&Path>, queue: &dyn Fn() -> SharedQueue) {
         let identity = root.and_then(|root| root.metadata().ok()).map(|found| (found.dev(), found.ino()));
         if !self.begun || identity != self.root {
@@ -94,7 +94,8 @@ impl WatchedTree {
     }
 
     /// Starts watching the file at `path`. Returns whether all later changes are reported. Call
-    /// this before reading the file. `exists` is false if the file is missing.
+    /// this before reading the file, and again after each change. If `exists` is false, the file is
+    /// missing: only returns whether its creation will be reported.
     pub(super) fn begin_watching(&mut self, path: &Path, exists: bool) -> bool {
         let (Some(watch), Some(folder)) = (&mut self.watch, path.parent()) else { return false };
         let own = self.walk.owns(folder);
@@ -186,7 +187,8 @@ impl WatchedTree {
         }
     }
 
-    /// Returns whether the last walk agrees with the path's current state.
+    /// Returns whether the last walk agrees with the path's current state. Also returns true for a
+    /// file that the walk never lists.
     fn is_as_walked(&self, change: &Change) -> bool {
         let path = &change.path;
         let found = path.symlink_metadata();

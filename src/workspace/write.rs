@@ -47,7 +47,8 @@ pub(crate) fn is_nothing(why: &std::io::Error) -> bool {
 /// Finds the existing file `given`, an absolute path or relative to `root`, and resolves links.
 ///
 /// # Errors
-/// The file does not exist, is not a regular file, or does not belong to the project.
+/// The file does not exist, cannot be read, is not a regular file, or does not belong to the
+/// project.
 pub(crate) fn project_file(root: &Path, given: &Path) -> Result<PathBuf, FileError> {
     let shown = given.display();
     let refused = |why: String| Err(FileError::Refused(why));
@@ -84,8 +85,8 @@ fn is_of_tool(relative: &Path) -> bool {
 /// file declares it.
 ///
 /// # Errors
-/// Returns a sentence if `text` is not ASCII and the file has another encoding, or if `text` cannot
-/// be encoded.
+/// Returns a sentence if `text` is not ASCII and the file has another encoding or is not valid
+/// UTF-8, or if Latin-1 cannot encode `text`.
 pub(crate) fn encoded(text: &str, bytes: &[u8]) -> Result<Vec<u8>, String> {
     if text.is_ascii() {
         return Ok(text.as_bytes().to_vec());

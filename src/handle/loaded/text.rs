@@ -5,11 +5,11 @@ use std::fmt::{self, Display, Write as _};
 use super::{LoadAnswer, LoadCause, LoadStatus, Severity, SystemOutcome};
 use crate::answer::counted;
 
-/// The maximum number of reasons in the text.
+/// The maximum number of missing libraries in the text, and also of other reasons.
 pub(crate) const MAX_CAUSES: usize = 12;
 
-/// Formats the outcome, the failure, and the diagnostics. For several systems, lists the reasons
-/// why some are not loaded.
+/// Formats the outcome, the failure, the diagnostics and the cautions. For several systems, lists
+/// the reasons why some are not loaded.
 impl Display for LoadAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&load_headed(self, &head(self), causes))
@@ -38,8 +38,8 @@ fn head(answer: &LoadAnswer) -> String {
     format!("{what} {how}")
 }
 
-/// Formats the answer of reload. If only files were reloaded, and no systems, the heading names
-/// files.
+/// Formats the answer of reload. If only files were reloaded, and all of them are loaded, the
+/// heading names files.
 pub(crate) fn reload(answer: &LoadAnswer) -> String {
     match answer.systems.is_empty() && answer.status == LoadStatus::Loaded {
         true => load_headed(answer, "The files are loaded again", causes),

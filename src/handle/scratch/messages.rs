@@ -44,7 +44,7 @@ pub(crate) struct HelperStart {
 }
 
 impl HelperStart {
-    /// Makes the settings for a process in the project of `settings`, without a snapshot.
+    /// Creates the settings for a process in the project of `settings`, without a snapshot.
     pub(crate) fn new(
         what: HelperTask,
         settings: &ProjectSettings,

@@ -96,7 +96,7 @@ pub(crate) struct SnapshotManifest {
     pub(super) kind: SnapshotKind,
     /// The requested loads.
     pub(super) loads: Vec<LoadedItem>,
-    /// All loaded systems, in load order.
+    /// All loaded systems except inferred ones, in load order.
     pub(super) systems: Vec<OrderedSystem>,
     pub(super) inputs: Inputs,
     /// The answers of the loads, one per system; empty in a snapshot of dependencies.

@@ -23,8 +23,8 @@ use crate::handle::scratch::ScratchError;
 use crate::handle::scratch::{Helper, HelperProgram, HelperStart, HelperTask, Reply};
 use crate::{Builder, Installation, ProjectSettings, Steelbank};
 
-/// The maximum number of attempts. An attempt is repeated if it had to compile files, or if the
-/// inputs changed meanwhile or could not be recorded.
+/// The maximum number of attempts. An attempt is repeated if it had to compile files, if the inputs
+/// changed meanwhile or could not be recorded, or if the new snapshot cannot be opened.
 const ATTEMPTS: usize = 3;
 /// A snapshot is created in the background only if no Lisp file of the project was written for this
 /// time.
@@ -57,8 +57,8 @@ pub enum MakeError {
     /// The operating system could not create a file or a process.
     #[error("the snapshot cannot be stored: {0}")]
     System(#[from] std::io::Error),
-    /// A load failed for a reason that may be temporary, the image cannot be saved or does not
-    /// start, or the time limit passed.
+    /// A load failed for a reason that may be temporary, the inputs changed in every attempt, the
+    /// image cannot be saved or does not start, or the time limit passed.
     #[error("{0}")]
     Unfit(String),
     /// A copy of the program could not be run.
@@ -428,7 +428,7 @@ fn answers(
     Ok(answers)
 }
 
-/// Combines Lisp's report of the load order with the files of the systems.
+/// Combines Lisp's report of the load order with the files of the systems. Omits inferred systems.
 fn ordered(bank: &Steelbank, order: Vec<Ordered>) -> Vec<OrderedSystem> {
     let mut known = bank.project().image_systems();
     let known = order.into_iter().filter_map(|Ordered { name, .. }| Some((known.remove(&name)?, name)));
@@ -466,7 +466,7 @@ pub(crate) fn trial(
     outcome.unwrap_or_else(|reply| reply)
 }
 
-/// Makes the request for the snapshot of `key`.
+/// Creates the request for the snapshot of `key`.
 fn order(
     project: Option<&ProjectSettings>,
     program: Option<&HelperProgram>,
@@ -492,10 +492,11 @@ impl Builder {
 
 impl Steelbank {
     /// Starts a copy of the program that creates the snapshot of the builder's systems. No effect
-    /// if this image was started from an up-to-date snapshot and nothing was loaded since, or if no
-    /// snapshot of the current systems can be created. The copy has a low priority. It waits until
-    /// no Lisp file of the project has been written for 10 s, and for other processes that create
-    /// snapshots. It ends with this process or, if `outlives` is true, after at most five minutes.
+    /// if snapshots are not used. Also no effect if all snapshots that can be created existed at
+    /// the start, and either nothing was loaded since or saving was refused. The copy has a low
+    /// priority. It waits until no Lisp file of the project has been written for 10 s, and for
+    /// other processes that create snapshots. It ends with this process or, if `outlives` is true,
+    /// after at most five minutes.
     ///
     /// # Errors
     /// The copy cannot be started.

@@ -76,7 +76,7 @@ pub(crate) struct SnapshotKey {
 }
 
 impl SnapshotKey {
-    /// Makes the key for `loads` of the project, run by `program` with the SBCL of `installation`
+    /// Creates the key for `loads` of the project, run by `program` with the SBCL of `installation`
     /// and a heap of `heap` bytes.
     pub(crate) fn new(
         project: &ProjectSettings,
@@ -138,7 +138,8 @@ impl SnapshotKey {
         known.or_else(|| Refusal::last(self).map(|refusal| refusal.inputs))
     }
 
-    /// Returns whether there is a snapshot that was created, or last used, after `time`.
+    /// Returns whether there is a snapshot that was created, or last used, after `time`; `None`
+    /// means at any time.
     pub(crate) fn is_made_after(&self, time: Option<SystemTime>) -> bool {
         let made =
             self.path().and_then(|path| std::fs::metadata(path.join("manifest")).ok()?.modified().ok());
@@ -198,7 +199,7 @@ pub(crate) struct Choice {
 
 impl Choice {
     /// Chooses the snapshot to start from: the complete snapshot if it is up to date, otherwise the
-    /// snapshot of the dependencies.
+    /// snapshot of the dependencies if that is up to date.
     pub(crate) fn of(key: &SnapshotKey, index_use: IndexUse) -> Self {
         let mut compared = None;
         let found = CheckedSnapshot::find(key, &mut compared);
@@ -224,7 +225,8 @@ impl Choice {
     }
 }
 
-/// A snapshot with unchanged inputs and intact files. Its index is not read yet.
+/// A snapshot with unchanged inputs and intact files. With [`SnapshotKey::as_loaded`], only the
+/// environment variables are known to be unchanged. Its index is not read yet.
 struct CheckedSnapshot {
     path: PathBuf,
     manifest: SnapshotManifest,

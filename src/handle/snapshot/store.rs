@@ -42,14 +42,15 @@ pub struct SnapshotEntry {
     pub root: Option<PathBuf>,
     /// The systems that the snapshot was created for, or "the project's systems".
     pub systems: Vec<String>,
-    /// True if the snapshot has only the first of these systems: those before the project's first
-    /// system, before changed files, or before a system that prevents saving.
+    /// True if the snapshot has only the systems that are loaded before the project's first system,
+    /// before the first system with changed files, or before the first system that prevents saving.
     pub dependencies: bool,
     /// The size in bytes.
     pub bytes: u64,
     /// The number of its input files.
     pub files: usize,
-    /// The reason why the snapshot cannot be used; `None` if it can.
+    /// The reason why the snapshot cannot be used: changed inputs or a damaged manifest. `None` if
+    /// there is neither; core and index are not checked.
     pub unfit: Option<String>,
     /// The time of its last use, in seconds since 1970.
     pub used: u64,
@@ -205,8 +206,8 @@ fn lock_of(all: &Path, key: &str) -> PathBuf {
     all.join(format!("{key}.lock"))
 }
 
-/// Adds `cost` to the load time since the snapshot of `key` was last created, and returns the sum.
-/// The lock file stores the sum in milliseconds. Returns `None` if it cannot be stored.
+/// Adds `cost` to the load time since the last attempt to create the snapshot of `key`, and returns
+/// the sum. The lock file stores the sum in milliseconds. Returns `None` if it cannot be stored.
 pub(super) fn spend(all: &Path, key: &str, cost: Duration) -> Option<Duration> {
     let path = lock_of(all, key);
     let kept = steelbank_cache::read(&path).ok().and_then(|kept| String::from_utf8(kept).ok()?.parse().ok());
@@ -215,8 +216,8 @@ pub(super) fn spend(all: &Path, key: &str, cost: Duration) -> Option<Duration> {
     Some(spent)
 }
 
-/// Publishes the snapshot in the folder `made` under `key`. Removes older snapshots of that key,
-/// and then the least recently used snapshots until the limits are met.
+/// Publishes the snapshot in the folder `made` under `key`. Removes older snapshots and the refusal
+/// of that key, and then the least recently used snapshots until the limits are met.
 pub(super) fn publish(all: &Path, key: &str, made: &Path) -> std::io::Result<PathBuf> {
     let before: Vec<PathBuf> = folders(all)
         .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(key)))
