@@ -87,7 +87,7 @@ pub enum ImpactError {
 pub struct ImpactAnswer {
     /// The changed definitions.
     pub changed: Vec<Touched>,
-    /// Their users in the project, direct and indirect, nearest first.
+    /// Their users in the project except tests, direct and indirect, nearest first.
     pub users: Vec<Affected>,
     /// The number of users outside the project.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
@@ -147,7 +147,7 @@ pub struct Touched {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum TouchedKind {
-    /// A symbol without a known definition in the project.
+    /// A symbol without a definition in the text of loaded files.
     Symbol,
     /// A definition.
     #[serde(untagged)]
@@ -556,7 +556,7 @@ impl Arity {
             self.nested.iter().find_map(|(at, inner)| {
                 match (given.get(*at)?, list_in(text, *given.get(*at)?)) {
                     (_, Some(list)) => inner.misfit(text, list, 0),
-                    // NIL is the empty list.
+                    // The argument may be NIL, the empty list.
                     (_, None) if inner.min == 0 => None,
                     (_, None) => Some(format!("argument {} is not a list", at + 1)),
                 }

@@ -91,8 +91,9 @@ pub struct PathStep {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum PathLink {
-    /// The definition is a variable, such as a table or a hook. It may hold the other definition,
-    /// because a form contains both.
+    /// The definition is a variable, such as a table or a hook. It may hold the other definition:
+    /// both occur in one top-level form, or the variable occurs in the definition of this form's
+    /// macro.
     Holds,
     /// The definition uses the other one.
     #[serde(untagged)]
@@ -198,7 +199,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Finds the definitions that lead to `node`: its users, and the variables that may hold it.
+    /// Finds the definitions that lead to `node`: its users in the project, and the variables that
+    /// may hold it.
     fn before(&self, node: &Node, control: &Control) -> Result<Vec<(Node, PathLink, Location, bool)>, Error> {
         let name = node.target.as_ref().map(|target| target.symbol.name.clone()).unwrap_or_default();
         let mut found = Vec::new();
@@ -216,8 +218,8 @@ impl Search<'_> {
         Ok(found)
     }
 
-    /// Lists the project's variables in the top-level form of a use, and in the definition of the
-    /// macro that is this form's operator.
+    /// Lists the variables of user packages in the top-level form of a use, and in the definition
+    /// of the macro that is this form's operator.
     fn holders(&self, used: &UsedBy) -> Vec<Node> {
         let (context, place) = (self.context, &used.line.place);
         let path = context.project.native(&place.file);
@@ -241,7 +243,7 @@ impl Search<'_> {
         variables.collect()
     }
 
-    /// Lists the symbols in the definition of a macro.
+    /// Lists the symbols in the definition of a macro of a user package.
     fn in_macro(&self, SymbolName { package, name }: &SymbolName) -> Vec<SymbolName> {
         let project = self.context.project;
         let mut found = Vec::new();

@@ -81,7 +81,7 @@ pub struct UnloadedFile {
 }
 
 impl UnloadedMatches {
-    /// Merges the counts of several files.
+    /// Creates the list, sorted by path. Merges several counts of one file.
     fn new(found: impl IntoIterator<Item = UnloadedFile>) -> UnloadedMatches {
         let mut files: Vec<UnloadedFile> = found.into_iter().collect();
         let is_before = |one: &UnloadedFile, other: &UnloadedFile| one.path < other.path;
@@ -250,8 +250,8 @@ pub(crate) fn text_uses(
     uses
 }
 
-/// Counts the uses of `target` in text that the image does not have, including files outside the
-/// project.
+/// Counts the uses and the definitions of `target` in text that the image does not have, including
+/// files outside the project.
 pub(crate) fn text_counts(
     index: &Index,
     project: &Project,
@@ -274,7 +274,7 @@ pub(crate) fn text_counts(
     counts
 }
 
-/// A definition in the text of a file that is not loaded or is stale.
+/// A definition in text that the image does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TextDefined {
     /// The name with its prefix or the current package.
@@ -620,7 +620,7 @@ impl<'a> TokenResolver<'a> {
         };
         match index.find_symbol(&self.target.name, found) {
             Some((symbol, _)) if Some(symbol) == self.symbol => Some(Likelihood::Certain),
-            // The symbol does not exist yet, or its package's definition has changed.
+            // The symbol does not exist in the image yet.
             _ if self.symbol.is_none() && self.is_home(found) => Some(Likelihood::Certain),
             _ if has_text => by_text(),
             _ => None,

@@ -108,8 +108,9 @@ impl WhoRequest {
         (answer, Some(uses))
     }
 
-    /// Adds the places, the users without a record, the unloaded matches, and the cautions. If
-    /// there are no users, adds the numbers of users of other kinds.
+    /// Adds the unloaded matches and the cautions. Unless `recorded_only`, also adds the places,
+    /// the users without a record, and the uses by top-level code. If there are no uses, adds the
+    /// numbers of functions that use the symbol in other namespaces.
     fn complete(&self, context: &QueryContext<'_>, uses: &SymbolUses<'_>, answer: &mut WhoAnswer) {
         let (index, project) = (&context.index, context.project);
         let now = project.tree_view();
@@ -210,7 +211,7 @@ pub struct WhoAnswer {
     #[serde(skip_serializing_if = "UnloadedMatches::is_empty", rename = "unseen", default)]
     pub unloaded: UnloadedMatches,
     /// If there are no uses of this kind: the numbers of functions that use the symbol in other
-    /// ways.
+    /// namespaces.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub elsewhere: Vec<Elsewhere>,
     /// Limits of the answer.
@@ -236,7 +237,7 @@ impl TopLevelUse {
     }
 }
 
-/// The number of functions that use the symbol in another way than the request's.
+/// The number of functions that use the symbol in another namespace than the request's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Elsewhere {

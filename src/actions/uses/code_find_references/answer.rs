@@ -42,8 +42,8 @@ fn yes() -> bool {
 }
 
 impl CodeFindReferencesRequest {
-    /// Creates a request for the first 200 uses in the project. The name is looked up in CL-USER,
-    /// and otherwise in the only user package that has it.
+    /// Creates a request for the first 200 entries in the project. The name is looked up in
+    /// CL-USER, and otherwise in the only user package that has it.
     pub fn new(symbol: impl Into<String>) -> CodeFindReferencesRequest {
         CodeFindReferencesRequest {
             symbol: symbol.into(),
@@ -134,7 +134,7 @@ pub struct CodeReference {
     /// The leftmost use with the strongest evidence.
     #[serde(flatten)]
     pub place: Location,
-    /// The columns of all exact uses in the line, unless there is only the entry's.
+    /// The columns of all exact uses in the line, unless the entry's is the only one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub columns: Vec<u32>,
@@ -190,7 +190,7 @@ pub struct CodeReference {
 pub struct UseInLine {
     /// The kind of the use.
     pub use_type: UseType,
-    /// Whether F or `(SETF F)` is used.
+    /// Whether F, `(SETF F)` or both are used.
     pub called: SetfUse,
     /// The function, method or macro around the use. `None`: top-level code.
     pub caller: Option<LispName>,

@@ -59,7 +59,7 @@ pub(crate) fn tool() -> Tool {
 }
 
 /// Returns the target that the nonempty argument gives. Without arguments, the target is the
-/// project's root.
+/// project's root. Several arguments are an error.
 pub(crate) fn target(path: String, package: String, system: String) -> Result<OutlineTarget, Failure> {
     let targets = [path, package, system].map(|text| Some(text).filter(|text| !text.is_empty()));
     Ok(match targets {

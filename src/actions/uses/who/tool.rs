@@ -89,7 +89,7 @@ struct ShownUser {
     /// The number of uses in the function, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     uses: Option<usize>,
-    /// Whether the function uses `(SETF name)`: `only` this name, or `name` `too`.
+    /// Whether the function uses `(SETF name)`: `only` this name, or `name` as well (`too`).
     #[serde(skip_serializing_if = "SetfUse::is_itself")]
     setf: SetfUse,
     /// False: the compiler recorded no use; only the text shows it.
