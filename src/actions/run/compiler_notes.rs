@@ -38,7 +38,7 @@ pub struct CompilerNotes {
     pub looked_up_in: Option<String>,
     /// The definitions that were compiled or skipped.
     pub definitions: Vec<NotedDefinition>,
-    /// The compiler's notes, in source order.
+    /// The compiler's notes by definition, in source order for each.
     pub notes: Vec<CompilerNote>,
 }
 
@@ -142,7 +142,8 @@ fn skipped<T>(why: impl Into<String>) -> Result<T, NotesError> {
 
 /// Compiles the top-level form of `source` in Lisp and returns the compiler's notes. The DECLAIM
 /// forms before it in the file take effect. Sets the place in `noted`. Returns
-/// `NotesError::Skipped` if the form cannot be found in an unchanged file.
+/// `NotesError::Skipped` if the definition was not loaded from a file, if the file cannot be read
+/// or has changed, or if the form is not found there.
 fn compile(
     context: &QueryContext<'_>,
     source: &ImageSource,

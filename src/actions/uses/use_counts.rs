@@ -1,8 +1,7 @@
 //! Lists the uses of a symbol for the actions that count or follow them.
 //!
 //! [`UseLines`] runs the search of code-find-references for a symbol and adds to each use its
-//! top-level form, its package, and whether it is in a test file. Outline, interface and the graph
-//! of users use it.
+//! top-level form, its package, and whether it is in a test file.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};

@@ -50,7 +50,8 @@ const OPTIONS: [&str; 3] = [":constructor", ":copier", ":predicate"];
 impl<'a> Planner<'a> {
     /// Finds the edits after which the top-level form `form` of the file at `path` defines the new
     /// name. Returns `None` if no edit achieves this, or if the form is not a structure, a foreign
-    /// definition, or a form of a macro with the same syntax as DEFSTRUCT.
+    /// definition, or a form of a macro with the same syntax as DEFSTRUCT. May add a conflict with
+    /// the reason.
     pub(super) fn defining_form_edits(
         &mut self,
         path: &Path,

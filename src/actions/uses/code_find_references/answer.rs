@@ -42,7 +42,7 @@ fn yes() -> bool {
 }
 
 impl CodeFindReferencesRequest {
-    /// Creates a request for the first 200 entries in the project. The name is looked up in
+    /// Creates a request for the first 200 lines with uses in the project. The name is looked up in
     /// CL-USER, and otherwise in the only user package that has it.
     pub fn new(symbol: impl Into<String>) -> CodeFindReferencesRequest {
         CodeFindReferencesRequest {

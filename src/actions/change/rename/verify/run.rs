@@ -469,7 +469,7 @@ impl Steelbank {
 }
 
 /// Returns a hash of the file at `path`: of the contents for a project file, or of size and date
-/// for another file.
+/// for another file. Returns 0 if the file cannot be read.
 fn stamp(own: &ProjectFiles, path: &Path) -> u64 {
     if own.contains(path) {
         return steelbank_tree::read_source(path).map_or(0, |bytes| fnv_1a(&bytes));
