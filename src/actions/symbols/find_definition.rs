@@ -137,7 +137,7 @@ pub struct FoundDefinition {
     /// Whether the file changed after it was loaded.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stale: bool,
-    /// Whether the definition is in a file that is not loaded, so the image lacks it.
+    /// Whether the image lacks the definition, because its text is not loaded.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub not_loaded: bool,
 }
@@ -322,7 +322,7 @@ pub(crate) fn find_definition(
 }
 
 /// Finds the method printed as `(METHOD NAME QUALIFIER (CLASS))` in its generic function's
-/// definition.
+/// definition. If the definition has only one method, returns that method.
 fn inner_method(file: &PositionedFile, form: u32, name: &str) -> Option<Range> {
     let methods = file.inner_methods(form);
     let specializers = name.trim_end_matches(')').rsplit('(').next().unwrap_or_default();
