@@ -140,10 +140,10 @@ fn skipped<T>(why: impl Into<String>) -> Result<T, NotesError> {
     Err(NotesError::Skipped(why.into()))
 }
 
-/// Compiles the top-level form of `source` in Lisp and returns the compiler's notes. The DECLAIM
-/// forms before it in the file take effect. Sets the place in `noted`. Returns
-/// `NotesError::Skipped` if the definition was not loaded from a file, if the file cannot be read
-/// or has changed, or if the form is not found there.
+/// Compiles the top-level form of `source` in Lisp and returns the compiler's notes. The
+/// optimization settings of the DECLAIM forms before it in the file take effect. Sets the place in
+/// `noted`. Returns `NotesError::Skipped` if the definition was not loaded from a file, if the file
+/// cannot be read or has changed, or if the form is not found there.
 fn compile(
     context: &QueryContext<'_>,
     source: &ImageSource,

@@ -87,7 +87,7 @@ pub enum ImpactError {
 pub struct ImpactAnswer {
     /// The changed definitions.
     pub changed: Vec<Touched>,
-    /// Their users in the project except tests, direct and indirect, nearest first.
+    /// The users in the project except tests, direct and indirect, nearest first.
     pub users: Vec<Affected>,
     /// The number of users outside the project.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]

@@ -71,11 +71,11 @@ pub struct UnloadedFile {
     pub path: ShownPath,
     /// The number of matches.
     pub count: usize,
-    /// The number of those matches that a feature expression excludes from a loaded file.
+    /// The number of matches that a feature expression excludes from a loaded file.
     #[serde(skip_serializing_if = "crate::answer::is_zero", default)]
     pub left_out: usize,
-    /// The number of those matches that are strings or the like: loaded code interns the symbol
-    /// from them at run time.
+    /// The number of matches that are strings or the like: loaded code interns the symbol from them
+    /// at run time.
     #[serde(skip_serializing_if = "crate::answer::is_zero", default)]
     pub named: usize,
 }

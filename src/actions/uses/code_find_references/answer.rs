@@ -148,7 +148,7 @@ pub struct CodeReference {
     /// The places of uncertain uses in the line.
     #[serde(skip)]
     pub approximate: Vec<Location>,
-    /// The kind of that use.
+    /// The kind of the leftmost use with the strongest evidence.
     #[serde(rename = "type")]
     pub use_type: UseType,
     /// Whether a use in the line writes the variable, the slot, or the accessor's place.
@@ -215,7 +215,7 @@ pub struct CodeFindReferencesAnswer {
     /// expressions exclude. The place is certain, the meaning is not.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub text: Vec<TextUse>,
-    /// The number of such matches, including those omitted because of `limit`.
+    /// The number of matches in `text`, including those omitted because of `limit`.
     #[serde(skip_serializing_if = "crate::answer::is_zero", default)]
     pub text_total: usize,
     /// A system is loading; the answer may be incomplete.
