@@ -61,8 +61,8 @@ pub struct StructureProblem {
     pub place: Location,
     /// The text of the line at `place`.
     pub text: String,
-    /// The line where the problem becomes visible, such as a line whose indentation contradicts the
-    /// parentheses, or the last line.
+    /// The line where the problem becomes visible, such as a line with an indentation that
+    /// contradicts the parentheses, or the last line.
     pub shows_at: Location,
     /// The text to insert at `mend`; if empty, delete the character there.
     pub insert: String,
@@ -83,8 +83,8 @@ struct ProblemInJson {
     column: u32,
     /// The text of `line`.
     text: String,
-    /// The line where the problem becomes visible, such as a line whose indentation contradicts the
-    /// parentheses, or the last line.
+    /// The line where the problem becomes visible, such as a line with an indentation that
+    /// contradicts the parentheses, or the last line.
     shows_at_line: u32,
     /// The text to insert at `mend_line` and `mend_column`; if empty, delete the character there.
     insert: String,

@@ -671,7 +671,7 @@ impl UsesOnLine {
     }
 
     /// Merges the uses of this line into one entry. The entry describes the use with the strongest
-    /// evidence; of several such uses, the leftmost.
+    /// evidence; if there are several, the leftmost of them.
     fn reference(self, index: &Index) -> Option<CodeReference> {
         let (tokens, approximate) = (self.tokens(Evidence::Exact), self.tokens(Evidence::Approximate));
         let surest = self.found.first()?.evidence;

@@ -162,7 +162,7 @@ pub(crate) fn innermost<'d>(
     })
 }
 
-/// Finds the form that defines `known`, which may be nested in a form such as EVAL-WHEN.
+/// Finds the form that defines `known`. The form may be nested in another form, such as EVAL-WHEN.
 pub(crate) fn form_of(text: &LispText, bytes: &[u8], known: &DefinitionInFile) -> Option<FormId> {
     let lines = LineIndex::new(bytes);
     (0..text.forms().len()).map(FormId::new).find(|form| match text.elements(*form).nth(1) {

@@ -27,7 +27,8 @@ pub struct OpenTextRequest {
     pub path: PathBuf,
     /// The text.
     pub text: Arc<str>,
-    /// The symbols of the loaded text, if the file is loaded and they are available.
+    /// The symbols of the loaded text. `None` if the file is not loaded or its symbols are not
+    /// available.
     pub loaded: Option<Arc<OccurrencesAnswer>>,
 }
 

@@ -302,7 +302,7 @@ pub struct User<'a> {
     pub position: Option<Position>,
     /// The number of uses in the function.
     pub uses: usize,
-    /// Whether the function uses F or `(SETF F)`, if the request was for `F`.
+    /// Whether the function uses F, `(SETF F)` or both, if the request was for F.
     #[serde(skip_serializing_if = "SetfUse::is_itself")]
     pub called: SetfUse,
     /// Whether the compiler recorded a use. Otherwise only the text shows it.
