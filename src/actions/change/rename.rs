@@ -3,10 +3,11 @@
 //! [`RenameVerifyRequest`] checks them in scratch images.
 //!
 //! A plan uses one of two sets of places. The *narrow* set has the places where the symbol means
-//! the renamed definition. It is used if each of these places is exact. The *symbol's* set has
-//! every token that reads as the symbol, including local variables, blocks, slots and quoted data.
-//! SBCL's reader has reported which symbol a token is. So this set is complete even if the roles of
-//! tokens are uncertain, and replacing all of it preserves the program's meaning.
+//! the renamed definition. It is used if each of these places is exact, unless the request has the
+//! scope [`Scope::Symbol`]. The *symbol's* set has every token that reads as the symbol, including
+//! local variables, blocks, slots and quoted data. SBCL's reader has reported which symbol a token
+//! is. So this set is complete even if the roles of tokens are uncertain, and replacing all of it
+//! preserves the program's meaning.
 
 mod run;
 

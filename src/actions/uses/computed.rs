@@ -121,9 +121,8 @@ struct Templates<'a> {
 }
 
 impl Templates<'_> {
-    /// Returns the operator and arguments of a list. Returns `None` if the list begins with
-    /// anything else than a symbol, with a keyword, or with a symbol that a feature expression
-    /// excludes.
+    /// Returns the operator and arguments of a list. Returns `None` if the first element is not a
+    /// symbol, is a keyword, or is excluded by a feature expression.
     fn call(&self, id: FormId) -> Option<(String, Vec<Datum>)> {
         let form = self.text.form(id).filter(|form| form.kind == FormKind::List)?;
         let head = self.text.head(form).filter(|head| head.kind == TokenKind::Symbol && head.active)?;

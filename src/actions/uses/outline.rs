@@ -493,8 +493,9 @@ fn is_in_definition(known: &DefinitionInFile, place: &Location, in_file: &[Defin
 }
 
 /// Lists the reasons why a definition without other users may still be in use. Returns `None` if it
-/// is in use, or if it may be called without a use of its name: a compiler macro, a setf
-/// definition, a method combination, or a method of a generic function from outside.
+/// is in use. Also returns `None` for definitions with uses that are not counted: compiler macros,
+/// setf definitions, method combinations, and methods of generic functions from outside the
+/// outlined code.
 fn reach(
     context: &QueryContext<'_>,
     use_lines: &UseLines<'_>,

@@ -1,8 +1,9 @@
 //! path: finds a call path between two definitions. Steps through tables, hooks and quoted names
 //! are marked as guesses.
 //!
-//! The search goes backwards from the end through the users of each definition. It continues from
-//! the definition with the fewest guesses, and among those with the fewest steps.
+//! The search goes backwards from the end through the users of each definition. It always continues
+//! from the definition with the fewest guesses on the way to the end. If there are several, it
+//! continues from the one with the fewest steps.
 
 pub(crate) mod tool;
 

@@ -230,9 +230,9 @@ impl<'a> SymbolUses<'a> {
     }
 }
 
-/// Returns the record in the form that is placed by its form numbers. Returns `None` for methods
-/// that specialize on the class, because CLOS reports them without the number of a subform, and for
-/// other records without such numbers.
+/// Converts a record for placement by form numbers. Returns `None` for a method that specializes on
+/// the class, because CLOS reports no number of a subform, and for other records without form
+/// numbers.
 fn numbered(recorded: &RecordedUse) -> Option<XrefRecord> {
     Some(XrefRecord {
         kind: Some(recorded.kind).filter(|kind| *kind != Kind::Specializes)?,

@@ -40,7 +40,7 @@ impl<'a> Origins<'a> {
     }
 
     /// Finds the origin of `sought` in the expansion of `expander`. Returns `None` if no definition
-    /// of `expander` is known, or if a file that may contain one has changed. `parts`: the names in
+    /// of `expander` is known, or if one of the files searched has changed. `parts`: the names in
     /// the form that are parts of the symbol's name.
     pub(crate) fn of(
         &mut self,

@@ -1,6 +1,6 @@
 //! who-makes: lists the code that creates instances of a class or of its subclasses. It searches
-//! for the class in arguments of constructors such as MAKE-INSTANCE, and for calls of a structure's
-//! constructors.
+//! for the quoted class in arguments of constructors such as MAKE-INSTANCE and of other functions,
+//! and for calls of a structure's constructors.
 
 pub(crate) mod tool;
 

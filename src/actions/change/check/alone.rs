@@ -14,10 +14,10 @@ use crate::{LoadRequest, StartedFrom, Steelbank};
 pub(crate) const CHECK: &str = "check-alone";
 
 /// A request for a confined copy of the image. The copy starts from the snapshot of the loaded
-/// systems, even if files have changed since. The request fails if the snapshot is older than the
-/// image's last change. It can be made before the text to check is known. Each copy checks only one
-/// text: compilation leaves packages, structures and the effects of `eval-when` behind, which would
-/// falsify a second check.
+/// systems, even if files have changed since. The request fails if there is no snapshot, or if the
+/// snapshot is older than the image's last change. The copy can be started before the text to check
+/// is known. Each copy checks only one text: compilation leaves packages, structures and the
+/// effects of `eval-when` behind, which would falsify a second check.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SpareCopyRequest;
 

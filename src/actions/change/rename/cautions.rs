@@ -150,8 +150,8 @@ impl Planner<'_> {
     }
 
     /// Warns of forms that define the symbol although the name does not occur in them, or has
-    /// another meaning there, and although no macro's definition contains it. Such a form generates
-    /// the name from parts, and will generate the old name after the rename.
+    /// another meaning there. Such a form generates the name from parts, and will generate the old
+    /// name after the rename. Forms are skipped if the definition of their macro contains the name.
     pub(super) fn generated_definitions(&mut self, image: &ImageDefinitions, files: &[TokensOfFile]) {
         let project = self.context.project;
         let mut places = BTreeSet::new();

@@ -224,7 +224,7 @@ impl Steelbank {
         Ok(before)
     }
 
-    /// Loads the project in a scratch image where the files `texts` have these contents, and
+    /// Loads the project in a scratch image, with the given `texts` in place of files on disk, and
     /// returns the report. Reloads until nothing is compiled, so that compile-time side effects are
     /// not compared. After `LOADS` attempts, the next load counts even if it compiles files.
     fn gather(
