@@ -33,7 +33,7 @@ about_symbol!(CompilerNotesRequest {});
 pub struct CompilerNotes {
     /// The symbol, or the `(setf …)` name, that was requested.
     pub symbol: LispName,
-    /// The package that was searched for an unqualified name, if the request gave no package.
+    /// The package where the name was found, if none was given and CL-USER lacks the name.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// The definitions that were compiled or skipped.

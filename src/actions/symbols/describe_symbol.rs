@@ -57,7 +57,7 @@ pub struct DescribeSymbolAnswer {
     pub status: LookupStatus,
     /// The name and package that were looked up.
     pub asked: Asked,
-    /// The package that was searched for an unqualified name, if the request gave no package.
+    /// The package where the name was found, if none was given and CL-USER lacks the name.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// `SETF`, `CAS` or `COMPILER-MACRO` if the name was a list such as `(setf car)`.

@@ -152,7 +152,7 @@ pub struct FindDefinitionAnswer {
     pub definitions: Vec<FoundDefinition>,
     /// Number of definitions.
     pub count: usize,
-    /// The package that was searched for an unqualified name, if the request gave no package.
+    /// The package where the name was found, if none was given and CL-USER lacks the name.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
 }
@@ -165,7 +165,7 @@ pub struct Resolved {
     /// The symbol's name and home package, for calls to the image.
     pub sought: SymbolName,
     function_name: FunctionName,
-    /// The package that was searched for an unqualified name, if the request gave no package.
+    /// The package where the name was found, if none was given and CL-USER lacks the name.
     pub looked_up_in: Option<String>,
 }
 

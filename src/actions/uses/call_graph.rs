@@ -95,7 +95,7 @@ pub struct CallGraphAnswer {
     /// The name that was not found.
     #[serde(skip)]
     pub missing: Option<crate::answer::lookup::Asked>,
-    /// The package that the name was looked up in, if the request did not give a package.
+    /// The package where the name was found, if none was given and CL-USER lacks the name.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// The direction in which calls were followed.

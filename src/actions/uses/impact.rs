@@ -119,7 +119,7 @@ pub struct ImpactAnswer {
     /// Whether the search stopped at its limit of a thousand users.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// The package that a name was looked up in, if the request did not give a package.
+    /// The package where the name was found, if none was given and CL-USER lacks the name.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
 }

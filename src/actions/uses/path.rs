@@ -63,7 +63,7 @@ pub struct PathAnswer {
     /// definitions searched.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub without_file: usize,
-    /// The package that a name was looked up in, if the request did not give a package.
+    /// The package where the name was found, if none was given and CL-USER lacks the name.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
 }

@@ -193,7 +193,7 @@ pub struct WhoAnswer {
     pub status: LookupStatus,
     /// The name and package of the request.
     pub asked: Asked,
-    /// The package that the name was looked up in, if the request did not give a package.
+    /// The package where the name was found, if none was given and CL-USER lacks the name.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// The symbol, if it was found.

@@ -38,7 +38,7 @@ pub struct WhoMakesAnswer {
     pub class: LispName,
     /// The code, sorted by class and place. Code that only may create an instance comes last.
     pub makers: Vec<Construction>,
-    /// The package that the name was looked up in, if the request did not give a package.
+    /// The package where the name was found, if none was given and CL-USER lacks the name.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
 }

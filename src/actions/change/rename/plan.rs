@@ -178,7 +178,7 @@ pub struct RenameCaution {
 pub struct RenamePlan {
     /// The symbol.
     pub symbol: LispName,
-    /// The package that was searched for the name, if the request gave no package.
+    /// The package where the name was found, if none was given and CL-USER lacks the name.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// The new symbol's name.

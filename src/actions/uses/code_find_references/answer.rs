@@ -221,7 +221,7 @@ pub struct CodeFindReferencesAnswer {
     /// A system is loading; the answer may be incomplete.
     #[serde(skip)]
     pub loading: bool,
-    /// The package that the name was looked up in, if the request did not give a package.
+    /// The package where the name was found, if none was given and CL-USER lacks the name.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// Risks of a rename that the entries do not show, such as derived names and uses that macros
