@@ -120,7 +120,7 @@ pub struct CallGraphAnswer {
     /// the graph.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub without_file: usize,
-    /// Matches of the root's name in text that is not loaded or is stale. They may be further
+    /// Matches of the root's name in text that the image does not have. They may be further
     /// callers.
     #[serde(skip_serializing_if = "UnloadedMatches::is_empty", rename = "unseen")]
     pub unloaded: UnloadedMatches,

@@ -110,7 +110,7 @@ pub struct ImpactAnswer {
     /// The files that are recompiled, including the changed ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recompiled: Vec<String>,
-    /// Matches of the names in text that is not loaded or is stale. They may be further users.
+    /// Matches of the names in text that the image does not have. They may be further users.
     #[serde(skip_serializing_if = "UnloadedMatches::is_empty", rename = "unseen")]
     pub unloaded: UnloadedMatches,
     /// Matches of the given names in text that is not Lisp.

@@ -1,5 +1,6 @@
-//! Searches text that the image does not have: files that are not loaded or are stale, and code
-//! that feature expressions exclude. The place of a match is certain, its meaning is not.
+//! Searches text that the image does not have: files that are not loaded, are stale or lack a
+//! complete sidecar, code that feature expressions exclude, and names that code interns only at run
+//! time. The place of a match is certain, its meaning is not.
 //!
 //! The workspace's index of names gives the files that contain the name and, for each token with
 //! the name, its `TokenClass`: prefix, current package and syntactic context. `TokenResolver`
@@ -52,8 +53,7 @@ pub struct TextUse {
     pub possible: bool,
 }
 
-/// Matches of a name in text that is not loaded, is stale, is excluded by a feature expression, or
-/// becomes the symbol only at run time.
+/// Matches of a name in text that the image does not have; see [`TextState`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct UnloadedMatches {
@@ -74,8 +74,8 @@ pub struct UnloadedFile {
     /// The number of matches that a feature expression excludes from a loaded file.
     #[serde(skip_serializing_if = "crate::answer::is_zero", default)]
     pub left_out: usize,
-    /// The number of matches that are strings or the like: loaded code interns the symbol from them
-    /// at run time.
+    /// The number of matches in strings or symbol lookups, which loaded code turns into the symbol
+    /// only at run time.
     #[serde(skip_serializing_if = "crate::answer::is_zero", default)]
     pub named: usize,
 }

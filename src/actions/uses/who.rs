@@ -206,7 +206,7 @@ pub struct WhoAnswer {
     /// Uses by top-level code, sorted by path and line.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub toplevel: Vec<TopLevelUse>,
-    /// Matches of the name in text that is not loaded or is stale. They may or may not be uses of
+    /// Matches of the name in text that the image does not have. They may or may not be uses of
     /// this kind.
     #[serde(skip_serializing_if = "UnloadedMatches::is_empty", rename = "unseen", default)]
     pub unloaded: UnloadedMatches,

@@ -211,8 +211,8 @@ pub struct CodeFindReferencesAnswer {
     /// Whether entries were omitted because of `limit`.
     #[serde(skip)]
     pub truncated: bool,
-    /// Lines with the name in files that are not loaded or are stale, and in text that feature
-    /// expressions exclude. The place is certain, the meaning is not.
+    /// Lines with the name in text that the image does not have, such as unloaded or stale files
+    /// and code that feature expressions exclude. The place is certain, the meaning is not.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub text: Vec<TextUse>,
     /// The number of matches in `text`, including those omitted because of `limit`.

@@ -47,7 +47,7 @@ struct ListedUsers {
     /// The number of uses by top-level code, if some are on other pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     toplevel_count: Option<usize>,
-    /// Matches of the name in text that is not loaded or is stale.
+    /// Matches of the name in text that the image does not have.
     #[serde(skip_serializing_if = "UnloadedMatches::is_empty", rename = "unseen")]
     unloaded: UnloadedMatches,
     /// Uses of other kinds, if there are none of this kind.
