@@ -812,8 +812,8 @@ pub(super) fn classify_occurrence(
                 None
             }
             SyntacticContext::Variable => sure(UseType::Reference),
-            // In a macro's arguments: a call, unless the macro binds the symbol as a variable and
-            // the form is no call.
+            // In a macro's arguments, the form may be a binding such as `(name 1)` instead of a
+            // call, unless the name is never a variable in this top-level form.
             SyntacticContext::Operator if facts.macro_ => Some((UseType::Macro, occurrence.never_variable)),
             SyntacticContext::Operator if facts.function => Some((UseType::Call, occurrence.never_variable)),
             SyntacticContext::Operator => Some((UseType::Mention, occurrence.never_variable)),

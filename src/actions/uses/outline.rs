@@ -49,8 +49,8 @@ pub struct OutlineRequest {
     pub kinds: Vec<String>,
     /// Only unused definitions, the most certain first.
     pub unused: bool,
-    /// Only definitions with their name on one of these lines. A line is given with its file's path
-    /// in answers.
+    /// Only definitions with their name at one of these places: the file's path as in answers, and
+    /// the line.
     pub only: Option<BTreeSet<(String, u32)>>,
 }
 

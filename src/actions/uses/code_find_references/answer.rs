@@ -115,8 +115,8 @@ impl UseType {
         }
     }
 
-    /// Whether the use only exports, imports or declares the symbol, or names a block. No code
-    /// depends on it.
+    /// Whether the use only exports, imports or declares the symbol, or names a block. The who
+    /// tools and the graph of users ignore such uses.
     pub fn is_declaration(self) -> bool {
         matches!(self, Self::Export | Self::Import | Self::Declaration | Self::Block)
     }
