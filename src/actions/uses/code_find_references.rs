@@ -579,7 +579,8 @@ impl UseSearch<'_> {
         file.is_fresh() || still() == Some(true)
     }
 
-    /// Adds a use without a line. `stale`: the file has changed since it was loaded.
+    /// Adds a use without a line. `stale`: the file has changed since it was
+    /// loaded, or cannot be read.
     fn unknown(&mut self, shown: &str, recorded: &RecordedUse, stale: bool) {
         let line = self.lines.entry((shown.to_owned(), None, recorded.caller.clone())).or_default();
         line.stale |= stale;

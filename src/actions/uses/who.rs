@@ -52,7 +52,7 @@ impl WhoRequest {
         Self::new(Kind::Calls, name)
     }
 
-    /// Lists only the compiler's records, without places and without top-level code. This is
+    /// Restricts the answer to the compiler's records, without places and without top-level code. This is
     /// faster, because the uses are not searched in source files.
     #[must_use]
     pub fn recorded(mut self) -> Self {

@@ -196,7 +196,8 @@ pub struct UseInLine {
     pub caller: Option<LispName>,
 }
 
-/// The answer: one entry for each line, sorted by file and line.
+/// The answer: one entry for each line, sorted by file and line. Uses without a known line have one
+/// entry for each file and caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CodeFindReferencesAnswer {
