@@ -153,7 +153,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Searches backwards from the end, always continuing from the definition with the fewest guesses.
+    /// Searches backwards from the end, each time from the definition with the fewest
+    /// guesses.
     fn run(&self, from: &Target, end: Node, control: &Control, answer: &mut PathAnswer) -> Result<(), Error> {
         let mut places = BTreeMap::from([(end.name.clone(), 0)]);
         let mut reached = vec![Reached { node: end, cost: (0, 0), next: None }];

@@ -52,8 +52,8 @@ impl WhoRequest {
         Self::new(Kind::Calls, name)
     }
 
-    /// Restricts the answer to the compiler's records, without places and without top-level code. This is
-    /// faster, because the uses are not searched in source files.
+    /// Restricts the answer to the compiler's records, without places and without top-level
+    /// code. This is faster, because the uses are not searched in source files.
     #[must_use]
     pub fn recorded(mut self) -> Self {
         self.recorded_only = true;
