@@ -1,6 +1,6 @@
-//! Implements everything that steelbank does for a user, one module for each action. Each module
-//! has the request type, the answer type, the code that computes the answer, the answer's text
-//! form, and the tool that agents call. The folders group actions: `uses` finds callers and
+//! Implements everything that steelbank does for a user, one module for each action. The module of
+//! an action has the request type, the answer type, the code that computes the answer, the answer's
+//! text form, and the tool that agents call. The folders group actions: `uses` finds callers and
 //! references, `symbols` finds and describes symbols and packages, `run` loads and runs code,
 //! `change` edits source files and reloads them, and `text` searches the files' text. Requests
 //! implement `Question` or `Action`, so library users, the LSP server and the tools share one

@@ -45,7 +45,7 @@ pub struct OwnSyntax {
     #[serde(rename = "line", serialize_with = "as_line")]
     #[schemars(with = "u32")]
     pub place: Location,
-    /// The text of that line.
+    /// The line's text.
     pub text: String,
 }
 
@@ -59,10 +59,10 @@ pub struct StructureProblem {
     pub kind: ProblemKind,
     /// The start of the unclosed form, or the position of an extra parenthesis.
     pub place: Location,
-    /// The text of that line.
+    /// The text of the line at `place`.
     pub text: String,
-    /// The line where the problem becomes visible, such as a line whose indentation contradicts the
-    /// parentheses, or the last line.
+    /// The line where the problem becomes visible, such as a line with an indentation that
+    /// contradicts the parentheses, or the last line.
     pub shows_at: Location,
     /// The text to insert at `mend`; if empty, delete the character there.
     pub insert: String,
@@ -81,10 +81,10 @@ struct ProblemInJson {
     line: u32,
     /// The column, from 1, in characters.
     column: u32,
-    /// The text of that line.
+    /// The text of `line`.
     text: String,
-    /// The line where the problem becomes visible, such as a line whose indentation contradicts the
-    /// parentheses, or the last line.
+    /// The line where the problem becomes visible, such as a line with an indentation that
+    /// contradicts the parentheses, or the last line.
     shows_at_line: u32,
     /// The text to insert at `mend_line` and `mend_column`; if empty, delete the character there.
     insert: String,

@@ -75,7 +75,7 @@ pub struct EditAnswer {
     pub diff: String,
     /// The file's new version. Pass it to the next edit to detect changes by others.
     pub version: String,
-    /// Warnings about incomplete checks.
+    /// Warnings about remaining uses and incomplete checks.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     #[schemars(with = "Vec<String>")]
     pub cautions: Vec<Caution>,

@@ -16,7 +16,7 @@ pub struct ReloadRequest {
     /// Files, relative to the project. Default: all files that changed after they were loaded.
     #[serde(default)]
     pub paths: Vec<String>,
-    /// Delete definitions from the image that are no longer in their file. Without this, they are
+    /// Remove from the image definitions that are no longer in their file. Without this, they are
     /// only listed.
     #[serde(default)]
     pub remove: bool,

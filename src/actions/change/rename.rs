@@ -3,10 +3,11 @@
 //! [`RenameVerifyRequest`] checks them in scratch images.
 //!
 //! A plan uses one of two sets of places. The *narrow* set has the places where the symbol means
-//! the renamed definition. It is used if each of these places is exact. The *symbol's* set has
-//! every token that reads as the symbol, including local variables, blocks, slots and quoted data.
-//! SBCL's reader has reported which symbol a token is. So this set is complete even if the roles of
-//! tokens are uncertain, and replacing all of it preserves the program's meaning.
+//! the renamed definition. It is used if each of these places is exact, unless the request has the
+//! scope [`Scope::Symbol`]. The *symbol's* set has every token that reads as the symbol, including
+//! local variables, blocks, slots and quoted data. SBCL's reader has reported which symbol a token
+//! is. So this set is complete even if the roles of tokens are uncertain, and replacing all of it
+//! preserves the program's meaning.
 
 mod run;
 
@@ -155,8 +156,8 @@ fn project_symbols(context: &QueryContext<'_>) -> Arc<ProjectSymbols> {
     })
 }
 
-/// Parses the new name of `symbol` from `text`. Its prefix, if any, must denote the symbol's home
-/// package.
+/// Parses the new name of `symbol` from `text`, which must not be a function name such as (SETF F).
+/// The package prefix of the new name, if any, must denote the symbol's home package.
 fn new_name(index: &Index, symbol: Symbol, text: &str) -> Result<String, DesignatorError> {
     let designator = Designator::parse(text)?;
     let home = index.symbol_package(symbol);
@@ -172,7 +173,7 @@ fn new_name(index: &Index, symbol: Symbol, text: &str) -> Result<String, Designa
 }
 
 /// Returns a context that also has the symbols called `new` in loaded text, if the index lacks such
-/// a symbol in a package where the bare name denotes `symbol`. The check for conflicts needs these
+/// a symbol in a package where the old name denotes `symbol`. The check for conflicts needs these
 /// symbols: `new` must be free in each of these packages.
 fn with_new_symbols<'c, 'a>(
     context: &'c QueryContext<'a>,
@@ -219,7 +220,8 @@ impl<'a> Planner<'a> {
     /// Queries the image for a symbol's definitions.
     fn definitions(&self, symbol: &SymbolName) -> Result<ImageDefinitions, Error> {
         let mut image = ImageDefinitions::ask(self.context, symbol, self.control)?;
-        // Skip a package of this name: a string names it, not the symbol, so it keeps its name.
+        // Skip a package of this name. Strings name packages, so a rename of the symbol does not
+        // rename the package.
         image.definitions.retain(|found| found.kind != LispKind::Package);
         Ok(image)
     }
@@ -416,8 +418,8 @@ impl<'a> Planner<'a> {
         let made = definitions
             .iter()
             .filter(|found| found.evidence != Evidence::Exact && found.kind != LispKind::Declaration)
-            // A method needs no exact place if its form, for example that of its generic function,
-            // contains the name.
+            // A method needs no exact place if the form of every method, or the macro that
+            // generates the method there, contains the name.
             .filter(|found| found.kind != LispKind::Method || !kept)
             .count();
         let exact_definitions = definitions.iter().filter(|found| found.evidence == Evidence::Exact).count();
@@ -500,7 +502,7 @@ impl<'a> Planner<'a> {
 
     /// Finds a form that generates the symbol's name from other names without containing it.
     /// Returns the edits after which the form generates the new name. Returns `None` if there is no
-    /// such form. If the form cannot be edited, adds a conflict.
+    /// such form. If the form cannot be edited, adds a conflict and returns `None`.
     fn generating_forms(
         &mut self,
         image: &ImageDefinitions,
@@ -595,8 +597,7 @@ impl<'a> Planner<'a> {
     }
 
     fn doubts(&mut self, text: &TextTokens, editor: &mut Editor<'_>) {
-        // If the file defines a readtable, the structural reader may mistake its syntax for a
-        // string or a bar.
+        // Only report these tokens: their package is unknown, so they may be another symbol.
         let unknown = editor.doubts(&text.possible, "the package here is unknown");
         if !unknown.is_empty() {
             let message =

@@ -33,12 +33,12 @@ about_symbol!(CompilerNotesRequest {});
 pub struct CompilerNotes {
     /// The symbol, or the `(setf …)` name, that was requested.
     pub symbol: LispName,
-    /// The package that was searched for an unqualified name, if the request gave no package.
+    /// The package where the name was found, if none was given and CL-USER lacks the name.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// The definitions that were compiled or skipped.
     pub definitions: Vec<NotedDefinition>,
-    /// The compiler's notes, in source order.
+    /// The compiler's notes by definition, in source order for each.
     pub notes: Vec<CompilerNote>,
 }
 
@@ -140,9 +140,10 @@ fn skipped<T>(why: impl Into<String>) -> Result<T, NotesError> {
     Err(NotesError::Skipped(why.into()))
 }
 
-/// Compiles the top-level form of `source` in Lisp and returns the compiler's notes. The DECLAIM
-/// forms before it in the file take effect. Sets the place in `noted`. Returns
-/// `NotesError::Skipped` if the form cannot be found in an unchanged file.
+/// Compiles the top-level form of `source` in Lisp and returns the compiler's notes. The
+/// optimization settings of the DECLAIM forms before it in the file take effect. Sets the place in
+/// `noted`. Returns `NotesError::Skipped` if the definition was not loaded from a file, if the file
+/// cannot be read or has changed, or if the form is not found there.
 fn compile(
     context: &QueryContext<'_>,
     source: &ImageSource,

@@ -26,7 +26,7 @@ about_symbol!(DisassembleRequest {});
 pub struct Disassembly {
     /// The symbol, or the `(setf …)` name, that was requested.
     pub symbol: LispName,
-    /// The package that was searched for an unqualified name, if the request gave no package.
+    /// The package where the name was found, if none was given and CL-USER lacks the name.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// The functions in `lines`: one, or the methods of a generic function. Empty if the symbol

@@ -100,7 +100,7 @@ words! {
         Function = "function",
         /// A function that closes over values.
         Closure = "closure",
-        /// A generic function.
+        /// A generic function with methods.
         GenericFunction = "generic-function",
         /// A symbol.
         Symbol = "symbol",

@@ -79,7 +79,7 @@ pub struct MacroexpandAnswer {
     /// Whether the form's operator is a local function or macro, which is not expanded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub local: bool,
-    /// The place of its local definition, if that is in the file.
+    /// The place of the operator's local definition, if it is in the file.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     #[schemars(with = "Option<String>")]
     pub local_definition: Option<Location>,
@@ -120,7 +120,7 @@ pub struct ExpansionStep {
     pub macro_name: LispName,
     /// The beginning of the macro call.
     pub form: String,
-    /// The beginning of its expansion.
+    /// The beginning of the expansion.
     pub into: String,
 }
 

@@ -1,10 +1,10 @@
 //! Implements the requests and tools that load or run code in the image: load systems and files,
 //! evaluate forms, run tests, expand macros, disassemble, inspect objects, and report or restart
-//! the Lisp process. Each request is a plain struct that implements `Question` or `Action`. The
-//! implementation calls a Lisp function, parses the JSON report, and adds source positions and
-//! symbol spellings. The `tool` submodule wraps the request as an MCP tool: arguments, description,
-//! paging and text. `trial` holds the types for failures, backtraces and printed values, which
-//! several requests share. `diagnostic` holds the type for compiler diagnostics.
+//! the Lisp process. Most requests are plain structs that implement `Question` or `Action`. The
+//! implementation usually calls a Lisp function, parses the JSON report, and adds source positions
+//! and symbol spellings. The `tool` submodule wraps the request as an MCP tool: arguments,
+//! description, paging and text. `trial` holds the types for failures, backtraces and printed
+//! values, which several requests share. `diagnostic` holds the type for compiler diagnostics.
 
 pub mod compiler_notes;
 pub(crate) mod diagnostic;

@@ -110,9 +110,9 @@ words! {
         /// The test was not run.
         #[default]
         NotRun = "not-run",
-        /// All assertions passed.
+        /// No assertion failed, and not all were skipped.
         Passed = "passed",
-        /// The test skipped itself.
+        /// All assertions were skipped, or the framework reports the test as skipped.
         Skipped = "skipped",
         /// The time limit was reached.
         TimedOut = "timed-out",
@@ -250,7 +250,7 @@ pub(crate) struct FrameworkTest {
     test: String,
     name: String,
     package: Option<String>,
-    /// The file that created the test.
+    /// The file that created the test, or else the file of its function.
     file: Option<PathBuf>,
     /// Whether the file was loaded again without creating the test.
     #[serde(default)]
@@ -340,8 +340,9 @@ impl TestSystems {
         Ok((report.status == SystemStatus::Found).then_some(report))
     }
 
-    /// Lists the systems to perform test-op on. If the first system's test-op does anything, it is
-    /// the only one. Otherwise these are the other systems with a test-op that does something.
+    /// Lists the systems to perform test-op on. If the first system's test-op does more than load
+    /// systems, the first system is the only one. Otherwise, lists the other systems with such a
+    /// test-op.
     pub(crate) fn operations(
         &self,
         context: &QueryContext<'_>,

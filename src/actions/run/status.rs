@@ -184,7 +184,7 @@ fn text(answer: &StatusAnswer, wording: Wording) -> String {
         (LispState::Starting, _) => "Lisp is starting.".to_owned(),
         (LispState::Ready, _) => "Lisp is ready.".to_owned(),
         (LispState::Busy, _) if answer.loading => {
-            format!("Lisp is loading a system; waiting jobs: {}.", answer.queued)
+            format!("Lisp is loading a system or file; waiting jobs: {}.", answer.queued)
         }
         (LispState::Busy, _) => format!("Lisp is busy; waiting jobs: {}.", answer.queued),
         (LispState::Dead, reason) => format!(

@@ -121,7 +121,7 @@ pub struct StackFrame {
     /// Number of consecutive calls at this position, if more than one.
     #[serde(default, skip_serializing_if = "crate::answer::is_zero")]
     pub times: u64,
-    /// The local variables that have values.
+    /// For the innermost frames: the local variables that have values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locals: Vec<LocalVariable>,
 }

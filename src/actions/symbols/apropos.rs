@@ -109,7 +109,7 @@ pub enum AproposError {
 }
 
 /// The answer to apropos. Exact matches come first, then prefix matches, then other matches.
-/// Symbols of SBCL come after all other symbols.
+/// Symbols of SBCL and ASDF come after all other symbols.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct AproposAnswer {

@@ -57,7 +57,7 @@ pub struct DescribeSymbolAnswer {
     pub status: LookupStatus,
     /// The name and package that were looked up.
     pub asked: Asked,
-    /// The package that was searched for an unqualified name, if the request gave no package.
+    /// The package where the name was found, if none was given and CL-USER lacks the name.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// `SETF`, `CAS` or `COMPILER-MACRO` if the name was a list such as `(setf car)`.
@@ -101,7 +101,7 @@ pub struct Description {
     /// Whether `defsetf` or `define-setf-expander` defines it as a place.
     #[serde(default)]
     pub setf_expander: bool,
-    /// The sources of that definition.
+    /// The sources of the setf expander.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub setf_expander_sources: Vec<SourcePlace>,
     /// Its compiler macro.
@@ -286,7 +286,8 @@ pub struct SlotFacet {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct StructureFacet {
-    /// The constructors' names.
+    /// The constructors as calls with their parameters, or only their names if the parameters are
+    /// unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub constructors: Vec<LispName>,
     /// The predicate.
@@ -301,7 +302,7 @@ pub struct StructureFacet {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PlainFacet {
-    /// The lambda list, without package prefixes.
+    /// The lambda list, without package prefixes; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arglist: Option<String>,
     /// The documentation string.

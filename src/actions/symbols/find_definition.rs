@@ -137,7 +137,7 @@ pub struct FoundDefinition {
     /// Whether the file changed after it was loaded.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stale: bool,
-    /// Whether the definition is in a file that is not loaded, so the image lacks it.
+    /// Whether the image lacks the definition, because its text is not loaded.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub not_loaded: bool,
 }
@@ -152,7 +152,7 @@ pub struct FindDefinitionAnswer {
     pub definitions: Vec<FoundDefinition>,
     /// Number of definitions.
     pub count: usize,
-    /// The package that was searched for an unqualified name, if the request gave no package.
+    /// The package where the name was found, if none was given and CL-USER lacks the name.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
 }
@@ -165,7 +165,7 @@ pub struct Resolved {
     /// The symbol's name and home package, for calls to the image.
     pub sought: SymbolName,
     function_name: FunctionName,
-    /// The package that was searched for an unqualified name, if the request gave no package.
+    /// The package where the name was found, if none was given and CL-USER lacks the name.
     pub looked_up_in: Option<String>,
 }
 
@@ -322,7 +322,7 @@ pub(crate) fn find_definition(
 }
 
 /// Finds the method printed as `(METHOD NAME QUALIFIER (CLASS))` in its generic function's
-/// definition.
+/// definition. If the definition has only one method, returns that method.
 fn inner_method(file: &PositionedFile, form: u32, name: &str) -> Option<Range> {
     let methods = file.inner_methods(form);
     let specializers = name.trim_end_matches(')').rsplit('(').next().unwrap_or_default();

@@ -218,7 +218,7 @@ pub struct References {
     pub definitions: Vec<TextDefinition>,
     /// Total number of definitions.
     pub total_definitions: u64,
-    /// All occurrences of the text, including definitions, sorted by path, line and column.
+    /// The occurrences on this page, including definitions, sorted by path, line and column.
     pub references: Vec<TextReference>,
     /// Total number of references.
     pub total_references: u64,

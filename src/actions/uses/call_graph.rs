@@ -95,7 +95,7 @@ pub struct CallGraphAnswer {
     /// The name that was not found.
     #[serde(skip)]
     pub missing: Option<crate::answer::lookup::Asked>,
-    /// The package that the name was looked up in, if the request did not give a package.
+    /// The package where the name was found, if none was given and CL-USER lacks the name.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// The direction in which calls were followed.
@@ -120,7 +120,7 @@ pub struct CallGraphAnswer {
     /// the graph.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub without_file: usize,
-    /// Matches of the root's name in text that is not loaded or is stale. They may be further
+    /// Matches of the root's name in text that the image does not have. They may be further
     /// callers.
     #[serde(skip_serializing_if = "UnloadedMatches::is_empty", rename = "unseen")]
     pub unloaded: UnloadedMatches,

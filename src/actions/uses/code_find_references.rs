@@ -4,9 +4,9 @@
 //! line. Uses that the compiler does not record (types, classes, quoted symbols, macro templates,
 //! package definitions) come from the text as SBCL's reader read it.
 //!
-//! A request becomes a `UseSearch`, which reads every file with records or with the name, places
-//! the records, classifies the remaining tokens, and merges all uses by line.
-//! `UseSearch::answer` then turns the lines into a [`CodeFindReferencesAnswer`].
+//! A request becomes a `UseSearch`. It reads every loaded file that has records of the symbol or
+//! contains its name, places the records, classifies the remaining tokens, and merges all uses by
+//! line. `UseSearch::answer` then turns the lines into a [`CodeFindReferencesAnswer`].
 
 mod text;
 pub(crate) mod tool;
@@ -63,8 +63,8 @@ impl Question for CodeFindReferencesRequest {
     }
 }
 
-/// Finds the uses of a symbol for the answer to another request, without the caution about vendored
-/// files.
+/// Finds the uses of a symbol for the answer to another request. The answer has no caution about
+/// vendored files, and its `loading` is not set.
 pub(crate) fn code_find_references(
     context: &QueryContext<'_>,
     request: &CodeFindReferencesRequest,
@@ -75,9 +75,9 @@ pub(crate) fn code_find_references(
 /// One use of a symbol, with the text of its line.
 pub(crate) struct SingleUse {
     pub(crate) found: UseOnLine,
-    /// The text of the line, if it can be read.
+    /// The text of the line. `None` if the line is not known, or SBCL's sources are not installed.
     pub(crate) line: Option<Arc<str>>,
-    /// Whether the file has changed since it was loaded.
+    /// Whether the file has changed since it was loaded, or cannot be read.
     stale: bool,
 }
 
@@ -92,7 +92,8 @@ impl SingleUse {
 /// Lists the uses of a symbol in loaded text. Several uses on a line are separate entries.
 ///
 /// # Errors
-/// The same as for [`code_find_references`].
+/// The name cannot be read, the image has no such symbol, or the request is limited to the project
+/// and no project is open.
 pub(crate) fn single_uses(
     context: &QueryContext<'_>,
     request: &CodeFindReferencesRequest,
@@ -225,7 +226,7 @@ pub(crate) fn describe_unloaded(
 /// Returns the symbol that `lookup` found.
 ///
 /// # Errors
-/// The image has no such symbol; the error mentions unloaded text that has it.
+/// The lookup found no symbol. The error mentions unloaded text that contains the name.
 pub(crate) fn found(index: &Index, project: &Project, lookup: &Lookup) -> Result<Symbol, NotFound> {
     lookup.found.map(|(symbol, _)| symbol).map_err(|status| NotFound::Symbol {
         asked: lookup.asked.clone(),
@@ -275,7 +276,7 @@ impl SymbolNamespaces {
     }
 }
 
-/// A readable file with the records and occurrences to place in it.
+/// A file that could be read, with the records to place in it and its occurrences of the symbol.
 struct TextToPlace {
     shown: String,
     file: Arc<PositionedFile>,
@@ -505,7 +506,8 @@ impl UseSearch<'_> {
         }
     }
 
-    /// Adds a recorded use at each of its placements, or without a line if it has no placement.
+    /// Adds a recorded use at each of its placements. The use is added without a line if it has no
+    /// placement, if its form is a different one now, or if the name is no longer at the placement.
     fn placed(
         &mut self,
         shown: &str,
@@ -524,9 +526,11 @@ impl UseSearch<'_> {
                     let sought = self.uses.sought();
                     let parts = file.name_parts_in(form, number, &sought.name);
                     let means = |package: &str| self.uses.means(package);
-                    // If no template with the name was found, an operator of a locked package takes
-                    // the name from its form. Another macro builds the name from parts, unless the
-                    // name occurs in the same form: a local macro's template may contain it.
+                    // No template with the name was found. An operator of a locked package takes
+                    // the name from its form if the name occurs there. Another macro builds the
+                    // name from the form's name parts. The origin remains unknown if there are no
+                    // parts, or if the name occurs in the form: a local macro's template may
+                    // contain it.
                     let generated = || {
                         let here = file.occurrences(sought, &means).iter().any(|found| found.form == form);
                         match PackageOwner::of(&expander.package).is_locked() {
@@ -575,7 +579,8 @@ impl UseSearch<'_> {
         file.is_fresh() || still() == Some(true)
     }
 
-    /// Adds a use without a line. `stale`: the file has changed since it was loaded.
+    /// Adds a use without a line. `stale`: the file has changed since it was
+    /// loaded, or cannot be read.
     fn unknown(&mut self, shown: &str, recorded: &RecordedUse, stale: bool) {
         let line = self.lines.entry((shown.to_owned(), None, recorded.caller.clone())).or_default();
         line.stale |= stale;
@@ -667,7 +672,7 @@ impl UsesOnLine {
     }
 
     /// Merges the uses of this line into one entry. The entry describes the use with the strongest
-    /// evidence; of several such uses, the leftmost.
+    /// evidence; if there are several, the leftmost of them.
     fn reference(self, index: &Index) -> Option<CodeReference> {
         let (tokens, approximate) = (self.tokens(Evidence::Exact), self.tokens(Evidence::Approximate));
         let surest = self.found.first()?.evidence;
@@ -780,7 +785,8 @@ pub(super) fn classify_occurrence(
         SyntaxRole::Block => sure(UseType::Block),
         SyntaxRole::ReadTime => sure(UseType::ReadTime),
         SyntaxRole::Template if bound_in_template => None,
-        // Uncertain, because the expansion may bind the symbol as a local variable.
+        // Uncertain if the symbol names a local variable or function somewhere and is neither an
+        // operator nor a name here: the expansion may bind it as a local variable.
         SyntaxRole::Template => {
             let clear = matches!(occurrence.position, SyntacticContext::Operator | SyntacticContext::Name);
             Some((UseType::Template, clear || !facts.shadowed))
@@ -807,8 +813,8 @@ pub(super) fn classify_occurrence(
                 None
             }
             SyntacticContext::Variable => sure(UseType::Reference),
-            // In a macro's arguments: a call, unless the macro binds the symbol as a variable and
-            // the form is no call.
+            // In a macro's arguments, the form may be a binding such as `(name 1)` instead of a
+            // call, unless the name is never a variable in this top-level form.
             SyntacticContext::Operator if facts.macro_ => Some((UseType::Macro, occurrence.never_variable)),
             SyntacticContext::Operator if facts.function => Some((UseType::Call, occurrence.never_variable)),
             SyntacticContext::Operator => Some((UseType::Mention, occurrence.never_variable)),

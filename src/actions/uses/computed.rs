@@ -40,7 +40,8 @@ enum NamePart {
 }
 
 impl ComputedName {
-    /// Returns whether every name is possible, because no constant part has a letter or digit.
+    /// Returns whether no constant part has a letter or digit. The template then excludes hardly
+    /// any name.
     pub(crate) fn is_open(&self) -> bool {
         let has_word = |part: &NamePart| match part {
             NamePart::Constant(text) => text.contains(char::is_alphanumeric),
@@ -120,7 +121,8 @@ struct Templates<'a> {
 }
 
 impl Templates<'_> {
-    /// Returns the operator and arguments of a list.
+    /// Returns the operator and arguments of a list. Returns `None` if the first element is not a
+    /// symbol, is a keyword, or is excluded by a feature expression.
     fn call(&self, id: FormId) -> Option<(String, Vec<Datum>)> {
         let form = self.text.form(id).filter(|form| form.kind == FormKind::List)?;
         let head = self.text.head(form).filter(|head| head.kind == TokenKind::Symbol && head.active)?;
@@ -128,7 +130,7 @@ impl Templates<'_> {
             .then(|| (head.symbol(self.bytes).name.into_owned(), self.text.elements(id).skip(1).collect()))
     }
 
-    /// Returns whether a form runs at macro expansion.
+    /// Returns whether a form is in the definition of a macro or compiler macro.
     fn is_in_macro(&self, id: FormId) -> bool {
         const MACROS: [&str; 3] = ["DEFMACRO", "DEFINE-COMPILER-MACRO", "MACROLET"];
         let around = std::iter::successors(Some(id), |id| self.text.form(*id)?.parent);

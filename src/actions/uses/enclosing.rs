@@ -43,7 +43,7 @@ impl<'a> Enclosing<'a> {
         Rc::clone(known)
     }
 
-    /// Reads the file that answers show as `path`.
+    /// Reads the file that answers show as `path`. Returns `None` if it cannot be read.
     pub(crate) fn text(&self, path: &str) -> Option<Rc<ParsedFile>> {
         let mut texts = self.texts.borrow_mut();
         let read = texts.entry(path.to_owned()).or_insert_with(|| {
@@ -54,8 +54,9 @@ impl<'a> Enclosing<'a> {
         read.clone()
     }
 
-    /// Returns the printed name of the innermost function, method or macro definition around
-    /// `place`. Returns `None` for top-level code.
+    /// Returns the printed name of the innermost definition around `place` that contains code: a
+    /// function, method, macro, compiler macro or setf definition. Returns `None` for top-level
+    /// code.
     pub(crate) fn function(&self, place: &Location) -> Option<String> {
         let definitions = self.definitions(&place.file);
         let functions = definitions.iter().filter(|known| is_function(known.definition.kind));
@@ -91,7 +92,8 @@ impl<'a> Enclosing<'a> {
         Node { name, target, is_toplevel: false }
     }
 
-    /// Builds the canonical name of a method from the lambda list in the text.
+    /// Builds the canonical name of a method from the lambda list in the text. Returns `None` if
+    /// the method's form is not found there.
     fn method(&self, known: &DefinitionInFile) -> Option<String> {
         let file = self.text(&known.path)?;
         let (bytes, text) = (&file.0, &file.1);
@@ -160,7 +162,7 @@ pub(crate) fn innermost<'d>(
     })
 }
 
-/// Finds the form that defines `known`, which may be nested in a form such as EVAL-WHEN.
+/// Finds the form that defines `known`. The form may be nested in another form, such as EVAL-WHEN.
 pub(crate) fn form_of(text: &LispText, bytes: &[u8], known: &DefinitionInFile) -> Option<FormId> {
     let lines = LineIndex::new(bytes);
     (0..text.forms().len()).map(FormId::new).find(|form| match text.elements(*form).nth(1) {

@@ -219,17 +219,18 @@ impl<'a> UserFinder<'a> {
         self.own.as_ref().is_none_or(own)
     }
 
-    /// Finds the uses that call, expand or name `target`, each with the definition around it.
-    /// Exports, imports, declarations and block names are excluded.
+    /// Finds the uses of `target` in its role, each with the definition around it. Exports,
+    /// imports, declarations and block names are excluded.
     pub(crate) fn of(&self, target: &Target) -> Vec<UsedBy> {
         let uses = self.use_lines.uses(&target.symbol).into_iter();
         let uses = uses.filter(|used| !used.is_declaration && target.role.accepts(used));
         uses.map(|line| self.user(line)).collect()
     }
 
-    /// Finds the users of a node. For a method on a generic function from outside the project, only
-    /// the forms that construct its class are found, and only if the generic function allocates or
-    /// initializes instances. Other callers of such a method are unknown.
+    /// Finds the users of a node. A node without a target has none. For a method on a generic
+    /// function from outside the project, only the forms that construct its class or a subclass are
+    /// found, and only if the generic function allocates or initializes instances. Other callers of
+    /// such a method are unknown.
     pub(crate) fn of_node(&self, node: &Node, control: &Control) -> Result<Vec<UsedBy>, Error> {
         let Some(target) = &node.target else { return Ok(Vec::new()) };
         let Some(specializers) = node.specializers().filter(|_| node.is_foreign_method(self)) else {
@@ -435,8 +436,8 @@ impl<'a> UserFinder<'a> {
         found.unwrap_or_default()
     }
 
-    /// Whether a use of `name` is a call, a macro's expansion, or a call in the template of a macro
-    /// or setf definition.
+    /// Whether a use of `name` is a call, a reference to the function, a macro's expansion, or a
+    /// call in the template of a macro, compiler macro or setf definition.
     pub(crate) fn is_call(used: &UsedBy, name: &str) -> bool {
         match used.line.use_type {
             UseType::Template => used.defined.is_some_and(has_templates) && used.line.calls_in_text(name),
@@ -444,7 +445,8 @@ impl<'a> UserFinder<'a> {
         }
     }
 
-    /// Finds the functions of user packages that the templates of a macro or setf definition call.
+    /// Finds the functions of user packages that the templates of a macro, compiler macro or setf
+    /// definition call.
     pub(crate) fn called_by_templates(&self, target: &Target) -> BTreeSet<SymbolName> {
         let SymbolName { package, name } = &target.symbol;
         let project = self.context.project;
@@ -493,7 +495,7 @@ fn has_templates(kind: DefinitionKind) -> bool {
 }
 
 /// Returns the function to which a printed name belongs: F for `(METHOD P::F (P::C))` and `(FLET G
-/// :IN P::F)`.
+/// :IN P::F)`. Returns `None` if the name cannot be read or has no package.
 pub(crate) fn function_in(name: &str) -> Option<Target> {
     let found = Designator::parse(name).ok().filter(|found| !found.uninterned)?;
     let role = match found.function_name {

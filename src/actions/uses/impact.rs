@@ -87,7 +87,7 @@ pub enum ImpactError {
 pub struct ImpactAnswer {
     /// The changed definitions.
     pub changed: Vec<Touched>,
-    /// Their users in the project, direct and indirect, nearest first.
+    /// The users in the project except tests, direct and indirect, nearest first.
     pub users: Vec<Affected>,
     /// The number of users outside the project.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
@@ -110,7 +110,7 @@ pub struct ImpactAnswer {
     /// The files that are recompiled, including the changed ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recompiled: Vec<String>,
-    /// Matches of the names in text that is not loaded or is stale. They may be further users.
+    /// Matches of the names in text that the image does not have. They may be further users.
     #[serde(skip_serializing_if = "UnloadedMatches::is_empty", rename = "unseen")]
     pub unloaded: UnloadedMatches,
     /// Matches of the given names in text that is not Lisp.
@@ -119,7 +119,7 @@ pub struct ImpactAnswer {
     /// Whether the search stopped at its limit of a thousand users.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// The package that a name was looked up in, if the request did not give a package.
+    /// The package where the name was found, if none was given and CL-USER lacks the name.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
 }
@@ -147,7 +147,7 @@ pub struct Touched {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum TouchedKind {
-    /// A symbol without a known definition in the project.
+    /// A symbol without a definition in the text of loaded files.
     Symbol,
     /// A definition.
     #[serde(untagged)]
@@ -556,7 +556,7 @@ impl Arity {
             self.nested.iter().find_map(|(at, inner)| {
                 match (given.get(*at)?, list_in(text, *given.get(*at)?)) {
                     (_, Some(list)) => inner.misfit(text, list, 0),
-                    // NIL is the empty list.
+                    // The argument may be NIL, the empty list.
                     (_, None) if inner.min == 0 => None,
                     (_, None) => Some(format!("argument {} is not a list", at + 1)),
                 }

@@ -44,7 +44,7 @@ impl InterfaceRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct InterfaceAnswer {
-    /// Names that the module uses from outside, without the standard's.
+    /// Names that the module uses from outside, without standard names.
     pub uses: Vec<CrossingName>,
     /// Names of the module that are used from outside.
     pub used: Vec<CrossingName>,
@@ -126,8 +126,8 @@ impl Question for InterfaceRequest {
             for occurrence in found.occurrences.iter().filter(|occurrence| is_use(occurrence)) {
                 let name = &occurrence.symbol;
                 if !defined.contains_key(name) {
-                    // No definition in the text: a form generates the name, or another project
-                    // defines it.
+                    // No definition in the text: a form generates the name, another project defines
+                    // it, or the name is only data.
                     let files = generated_in(context, name, control)?;
                     unknown.extend(files.is_none().then(|| name.clone()));
                     defined.insert(name.clone(), files.unwrap_or_default());

@@ -41,7 +41,7 @@ impl Fingerprint {
 struct MemoizedAnswer<Q: Question>(Q, Fingerprint, Q::Answer);
 
 /// Returns the cached answer if `question` is the same and nothing has changed since. Otherwise
-/// calls `ask` and caches its answer.
+/// calls `ask` and caches its answer. Nothing is cached if the project's files cannot be listed.
 pub(crate) fn last_answer<Q>(
     question: &Q,
     context: &QueryContext<'_>,

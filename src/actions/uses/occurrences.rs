@@ -63,7 +63,7 @@ pub struct OccurrencesAnswer {
     pub sidecar: SidecarState,
     /// Sorted by range.
     pub occurrences: Vec<FileOccurrence>,
-    /// The uses of user symbols that macros generate, in order. Empty in the answer to an
+    /// The uses of user symbols that macros generate, sorted by range. Empty in the answer to an
     /// [`OccurrencesRequest`]; only an export of all files of a project fills it.
     pub generated: Vec<GeneratedUse>,
 }
@@ -98,7 +98,8 @@ pub struct FileOccurrence {
     pub role: SyntaxRole,
     /// The kind of thing that the symbol names.
     pub kind: OccurrenceKind,
-    /// The kind of use, as in code-find-references. `None` for definitions and local names.
+    /// The kind of use, as in code-find-references. `None` for definitions, local names, LOOP
+    /// keywords, and text that SBCL skips.
     pub use_type: Option<UseType>,
     /// Whether the variable, or the place that the slot or accessor names, is read, written or
     /// both.
@@ -364,7 +365,7 @@ fn of_symbol(
     let used = |kind: &Kind| index.is_used(*kind, uses.symbol(), |role| uses.accepts(role));
     let mut facts = SymbolNamespaces::recorded(&Kind::ALL.into_iter().filter(used).collect());
     there.iter().for_each(|found| facts.add(found));
-    // Keyed by range, with the record that has the strongest evidence.
+    // The first exact record for each range.
     let mut claimed: BTreeMap<Range, (Evidence, UseType)> = BTreeMap::new();
     let mut approximate = Vec::new();
     for PlacedUse { recorded, placements } in uses.place(file, &there, records) {

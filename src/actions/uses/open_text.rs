@@ -27,7 +27,8 @@ pub struct OpenTextRequest {
     pub path: PathBuf,
     /// The text.
     pub text: Arc<str>,
-    /// The symbols of the loaded text, if the file is loaded and they are available.
+    /// The symbols of the loaded text. `None` if the file is not loaded or its symbols are not
+    /// available.
     pub loaded: Option<Arc<OccurrencesAnswer>>,
 }
 
@@ -140,6 +141,7 @@ fn skipped_symbols(
 }
 
 /// Returns the symbol that a token denotes in `package`, and the kind of operator that it names.
+/// Returns `None` for a symbol without a home package.
 fn resolve(index: &Index, text: &str, token: &Token, package: Option<&str>) -> Option<(Name, NameKind)> {
     let symbol = token.symbol(text.as_bytes());
     let current = package.unwrap_or("COMMON-LISP-USER");

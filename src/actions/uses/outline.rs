@@ -49,7 +49,8 @@ pub struct OutlineRequest {
     pub kinds: Vec<String>,
     /// Only unused definitions, the most certain first.
     pub unused: bool,
-    /// Only definitions that begin on these lines of these files, given by their paths in answers.
+    /// Only definitions with their name at one of these places: the file's path as in answers, and
+    /// the line.
     pub only: Option<BTreeSet<(String, u32)>>,
 }
 
@@ -362,9 +363,12 @@ impl Question for OutlineRequest {
     }
 }
 
-/// Lists the Lisp files at `path`, relative to the project: the file itself, or all files below the
-/// folder except hidden files and those of nested projects. A loaded file counts whatever its
-/// extension.
+/// Lists the Lisp files at `path`, relative to the project: the file itself, or all Lisp files
+/// below the folder except hidden files and those of nested projects. A loaded file below the
+/// folder counts whatever its extension.
+///
+/// # Errors
+/// The path does not exist or cannot be read, or it is outside the project and not loaded.
 pub(crate) fn files_at(context: &QueryContext<'_>, path: &str) -> Result<Vec<PathBuf>, Error> {
     let failed = |error: std::io::Error| -> Error {
         match is_nothing(&error) {
@@ -405,6 +409,9 @@ pub(crate) fn files_at(context: &QueryContext<'_>, path: &str) -> Result<Vec<Pat
 
 /// Reads the definitions in the file at `path`. Also returns whether the file is loaded and has not
 /// changed since.
+///
+/// # Errors
+/// The file cannot be read.
 pub(crate) fn definitions_in(
     context: &QueryContext<'_>,
     path: &Path,
@@ -441,8 +448,8 @@ pub(crate) fn resolved(
     DefinitionInFile { path, definition, home, symbol, exported, loaded }
 }
 
-/// Whether the line may use the symbol at run time, unlike an export, a declaration, quoted data or
-/// the name of a slot.
+/// Whether the line may use the symbol at run time. Exports, imports, declarations, block names,
+/// quoted data and slot names do not.
 fn is_live(line: &UseLine) -> bool {
     !line.is_declaration && !matches!(line.use_type, UseType::Quoted | UseType::Slot)
 }
@@ -486,7 +493,9 @@ fn is_in_definition(known: &DefinitionInFile, place: &Location, in_file: &[Defin
 }
 
 /// Lists the reasons why a definition without other users may still be in use. Returns `None` if it
-/// is certainly in use.
+/// is in use. Also returns `None` for definitions with uses that are not counted: compiler macros,
+/// setf definitions, method combinations, and methods of generic functions from outside the
+/// outlined code.
 fn reach(
     context: &QueryContext<'_>,
     use_lines: &UseLines<'_>,
@@ -501,7 +510,7 @@ fn reach(
     let mut reasons = Vec::new();
     let elsewhere = |line: &&UseLine| !known.has(&line.place);
     match definition.kind {
-        // A method of a generic function from outside may run whenever that function is called.
+        // A generic function from outside the outlined code may call its methods at any time.
         DefinitionKind::Method => {
             let own = all.iter().any(|other| {
                 other.definition.kind == DefinitionKind::GenericFunction

@@ -1,8 +1,9 @@
 //! path: finds a call path between two definitions. Steps through tables, hooks and quoted names
 //! are marked as guesses.
 //!
-//! The search goes backwards from the end through the users of each definition. It continues from
-//! the definition with the fewest guesses, and among those with the fewest steps.
+//! The search goes backwards from the end through the users of each definition. It always continues
+//! from the definition with the fewest guesses on the way to the end. If there are several, it
+//! continues from the one with the fewest steps.
 
 pub(crate) mod tool;
 
@@ -62,7 +63,7 @@ pub struct PathAnswer {
     /// definitions searched.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub without_file: usize,
-    /// The package that a name was looked up in, if the request did not give a package.
+    /// The package where the name was found, if none was given and CL-USER lacks the name.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
 }
@@ -91,8 +92,9 @@ pub struct PathStep {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum PathLink {
-    /// The definition is a variable, such as a table or a hook. It may hold the other definition,
-    /// because a form contains both.
+    /// The definition is a variable, such as a table or a hook. It may hold the other definition:
+    /// both occur in one top-level form, or the variable occurs in the definition of this form's
+    /// macro.
     Holds,
     /// The definition uses the other one.
     #[serde(untagged)]
@@ -151,7 +153,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Searches backwards from the end, first from the definitions with the fewest guesses.
+    /// Searches backwards from the end, each time from the definition with the fewest
+    /// guesses.
     fn run(&self, from: &Target, end: Node, control: &Control, answer: &mut PathAnswer) -> Result<(), Error> {
         let mut places = BTreeMap::from([(end.name.clone(), 0)]);
         let mut reached = vec![Reached { node: end, cost: (0, 0), next: None }];
@@ -198,7 +201,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Finds the definitions that lead to `node`: its users, and the variables that may hold it.
+    /// Finds the definitions that lead to `node`: its users in the project, and the variables that
+    /// may hold it.
     fn before(&self, node: &Node, control: &Control) -> Result<Vec<(Node, PathLink, Location, bool)>, Error> {
         let name = node.target.as_ref().map(|target| target.symbol.name.clone()).unwrap_or_default();
         let mut found = Vec::new();
@@ -216,8 +220,8 @@ impl Search<'_> {
         Ok(found)
     }
 
-    /// Lists the project's variables in the top-level form of a use, and in the definition of the
-    /// macro that is this form's operator.
+    /// Lists the variables of user packages in the top-level form of a use, and in the definition
+    /// of the macro that is this form's operator.
     fn holders(&self, used: &UsedBy) -> Vec<Node> {
         let (context, place) = (self.context, &used.line.place);
         let path = context.project.native(&place.file);
@@ -241,7 +245,7 @@ impl Search<'_> {
         variables.collect()
     }
 
-    /// Lists the symbols in the definition of a macro.
+    /// Lists the symbols in the definition of a macro of a user package.
     fn in_macro(&self, SymbolName { package, name }: &SymbolName) -> Vec<SymbolName> {
         let project = self.context.project;
         let mut found = Vec::new();

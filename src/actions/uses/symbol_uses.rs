@@ -109,13 +109,13 @@ impl<'a> SymbolUses<'a> {
         LispName::new(self.index, self.function_name.text(self.index.symbol_text(self.symbol)))
     }
 
-    /// Whether the symbol belongs to the standard or to SBCL.
+    /// Whether the symbol belongs to the standard, SBCL, ASDF or steelbank, and not to the user.
     pub(crate) fn is_standard(&self) -> bool {
         PackageOwner::of(&self.sought.package) != PackageOwner::User
     }
 
-    /// Whether occurrences in the text are uses as well. False for a function name such as (SETF
-    /// F), which has only the compiler's records.
+    /// Whether occurrences in the text are uses as well. For a function name such as (SETF F), only
+    /// [`RecordedUse`]s count.
     pub(crate) fn with_text(&self) -> bool {
         self.function_name == FunctionName::Plain
     }
@@ -174,8 +174,8 @@ impl<'a> SymbolUses<'a> {
         recorded
     }
 
-    /// Finds the symbol's tokens in text that SBCL read. Needs the file's sidecar; returns nothing
-    /// without one.
+    /// Finds the symbol's tokens in text that SBCL read. Returns nothing if the file has no
+    /// sidecar, or for a function name such as (SETF F).
     pub(crate) fn occurrences(&self, file: &PositionedFile) -> Vec<Occurrence> {
         match self.with_text() {
             true => file.occurrences(&self.sought, &|package| self.means(package)),
@@ -230,9 +230,9 @@ impl<'a> SymbolUses<'a> {
     }
 }
 
-/// Returns the record in the form that is placed by its form numbers. Returns `None` for methods
-/// that specialize on the class, because CLOS reports them without the number of a subform, and for
-/// other records without such numbers.
+/// Converts a record for placement by form numbers. Returns `None` for a method that specializes on
+/// the class, because CLOS reports no number of a subform, and for other records without form
+/// numbers.
 fn numbered(recorded: &RecordedUse) -> Option<XrefRecord> {
     Some(XrefRecord {
         kind: Some(recorded.kind).filter(|kind| *kind != Kind::Specializes)?,

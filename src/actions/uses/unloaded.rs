@@ -1,5 +1,6 @@
-//! Searches text that the image does not have: files that are not loaded or are stale, and code
-//! that feature expressions exclude. The place of a match is certain, its meaning is not.
+//! Searches text that the image does not have: files that are not loaded, are stale or lack a
+//! complete sidecar, code that feature expressions exclude, and names that code interns only at run
+//! time. The place of a match is certain, its meaning is not.
 //!
 //! The workspace's index of names gives the files that contain the name and, for each token with
 //! the name, its `TokenClass`: prefix, current package and syntactic context. `TokenResolver`
@@ -52,8 +53,8 @@ pub struct TextUse {
     pub possible: bool,
 }
 
-/// Matches of a name in text that is not loaded, is stale, is excluded by a feature expression, or
-/// becomes the symbol only at run time.
+/// Matches of a name in text that is not loaded, is stale, has no complete sidecar, is excluded by a
+/// feature expression, or becomes the symbol only at run time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct UnloadedMatches {
@@ -71,17 +72,17 @@ pub struct UnloadedFile {
     pub path: ShownPath,
     /// The number of matches.
     pub count: usize,
-    /// The number of those matches that a feature expression excludes from a loaded file.
+    /// The number of matches that a feature expression excludes from a loaded file.
     #[serde(skip_serializing_if = "crate::answer::is_zero", default)]
     pub left_out: usize,
-    /// The number of those matches that are strings or the like: loaded code interns the symbol
-    /// from them at run time.
+    /// The number of matches in strings or symbol lookups, which loaded code turns into the symbol
+    /// only at run time.
     #[serde(skip_serializing_if = "crate::answer::is_zero", default)]
     pub named: usize,
 }
 
 impl UnloadedMatches {
-    /// Merges the counts of several files.
+    /// Creates the list, sorted by path. Merges several counts of one file.
     fn new(found: impl IntoIterator<Item = UnloadedFile>) -> UnloadedMatches {
         let mut files: Vec<UnloadedFile> = found.into_iter().collect();
         let is_before = |one: &UnloadedFile, other: &UnloadedFile| one.path < other.path;
@@ -250,8 +251,8 @@ pub(crate) fn text_uses(
     uses
 }
 
-/// Counts the uses of `target` in text that the image does not have, including files outside the
-/// project.
+/// Counts the uses and the definitions of `target` in text that the image does not have, including
+/// files outside the project.
 pub(crate) fn text_counts(
     index: &Index,
     project: &Project,
@@ -274,7 +275,7 @@ pub(crate) fn text_counts(
     counts
 }
 
-/// A definition in the text of a file that is not loaded or is stale.
+/// A definition in text that the image does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TextDefined {
     /// The name with its prefix or the current package.
@@ -620,7 +621,7 @@ impl<'a> TokenResolver<'a> {
         };
         match index.find_symbol(&self.target.name, found) {
             Some((symbol, _)) if Some(symbol) == self.symbol => Some(Likelihood::Certain),
-            // The symbol does not exist yet, or its package's definition has changed.
+            // The symbol does not exist in the image yet.
             _ if self.symbol.is_none() && self.is_home(found) => Some(Likelihood::Certain),
             _ if has_text => by_text(),
             _ => None,

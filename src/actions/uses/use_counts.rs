@@ -1,7 +1,7 @@
-//! Counts the uses of a symbol by the lines that code-find-references lists.
+//! Lists the uses of a symbol for the actions that count or follow them.
 //!
-//! [`UseLines`] runs the search for a symbol and adds to each line its top-level form, its package,
-//! and whether it is in a test file. Outline, the call graph and impact use it.
+//! [`UseLines`] runs the search of code-find-references for a symbol and adds to each use its
+//! top-level form, its package, and whether it is in a test file.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -106,7 +106,8 @@ impl<'a> UseLines<'a> {
         Self { context, files: RefCell::default() }
     }
 
-    /// Returns the top-level forms of a file; `path` is relative to the root, as in answers.
+    /// Returns the top-level forms of the file that answers show as `path`, or `None` if it cannot
+    /// be read.
     pub(crate) fn forms(&self, path: &str) -> Rc<Option<Forms>> {
         let mut files = self.files.borrow_mut();
         let entry = files
@@ -115,7 +116,8 @@ impl<'a> UseLines<'a> {
         Rc::clone(entry)
     }
 
-    /// Lists the lines that use the symbol.
+    /// Lists the lines of all loaded code that use the symbol. The list is empty if the search
+    /// fails.
     pub(crate) fn lines(&self, symbol: &SymbolName) -> Vec<UseLine> {
         let answer = code_find_references(self.context, &everywhere(symbol));
         let lines = answer.map(|answer| answer.refs).unwrap_or_default().into_iter();
@@ -133,7 +135,8 @@ impl<'a> UseLines<'a> {
         uses.map(|uses| uses.recorded(|_, _| false).without_file).unwrap_or_default()
     }
 
-    /// Lists all uses of the symbol. Several uses on a line are separate entries.
+    /// Lists all uses of the symbol in loaded code. Several uses on a line are separate entries.
+    /// The list is empty if the search fails.
     pub(crate) fn uses(&self, symbol: &SymbolName) -> Vec<UseLine> {
         let uses = single_uses(self.context, &everywhere(symbol)).unwrap_or_default().into_iter();
         uses.map(|SingleUse { found, line, .. }| {

@@ -40,7 +40,7 @@ impl<'a> Origins<'a> {
     }
 
     /// Finds the origin of `sought` in the expansion of `expander`. Returns `None` if no definition
-    /// of `expander` is known, or if a file that may contain one has changed. `parts`: the names in
+    /// of `expander` is known, or if one of the files searched has changed. `parts`: the names in
     /// the form that are parts of the symbol's name.
     pub(crate) fn of(
         &mut self,
@@ -64,8 +64,9 @@ impl<'a> Origins<'a> {
     }
 
     /// Finds the line with `sought` in the definition of `expander`, or in definitions that are
-    /// reached by following the names in it. Returns `None` if `expander` has no definition here,
-    /// or if a file that may contain one has changed.
+    /// reached by following the names in it. Returns `Some(None)` if none of them contains it.
+    /// Returns `None` if `expander` has no definition in loaded text, or if one of the files
+    /// searched has changed.
     fn find_in_definitions(
         &self,
         sought: &SymbolName,

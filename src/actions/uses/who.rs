@@ -52,8 +52,8 @@ impl WhoRequest {
         Self::new(Kind::Calls, name)
     }
 
-    /// Lists only the compiler's records, without places and without top-level code. This is
-    /// faster, because the uses are not searched in source files.
+    /// Restricts the answer to the compiler's records, without places and without top-level
+    /// code. This is faster, because the uses are not searched in source files.
     #[must_use]
     pub fn recorded(mut self) -> Self {
         self.recorded_only = true;
@@ -108,8 +108,9 @@ impl WhoRequest {
         (answer, Some(uses))
     }
 
-    /// Adds the places, the users without a record, the unloaded matches, and the cautions. If
-    /// there are no users, adds the numbers of users of other kinds.
+    /// Adds the unloaded matches and the cautions. Unless `recorded_only`, also adds the places,
+    /// the users without a record, and the uses by top-level code. If there are no uses, adds the
+    /// numbers of functions that use the symbol in other namespaces.
     fn complete(&self, context: &QueryContext<'_>, uses: &SymbolUses<'_>, answer: &mut WhoAnswer) {
         let (index, project) = (&context.index, context.project);
         let now = project.tree_view();
@@ -192,7 +193,7 @@ pub struct WhoAnswer {
     pub status: LookupStatus,
     /// The name and package of the request.
     pub asked: Asked,
-    /// The package that the name was looked up in, if the request did not give a package.
+    /// The package where the name was found, if none was given and CL-USER lacks the name.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// The symbol, if it was found.
@@ -205,12 +206,12 @@ pub struct WhoAnswer {
     /// Uses by top-level code, sorted by path and line.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub toplevel: Vec<TopLevelUse>,
-    /// Matches of the name in text that is not loaded or is stale. They may or may not be uses of
+    /// Matches of the name in text that the image does not have. They may or may not be uses of
     /// this kind.
     #[serde(skip_serializing_if = "UnloadedMatches::is_empty", rename = "unseen", default)]
     pub unloaded: UnloadedMatches,
     /// If there are no uses of this kind: the numbers of functions that use the symbol in other
-    /// ways.
+    /// namespaces.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub elsewhere: Vec<Elsewhere>,
     /// Limits of the answer.
@@ -236,7 +237,7 @@ impl TopLevelUse {
     }
 }
 
-/// The number of functions that use the symbol in another way than the request's.
+/// The number of functions that use the symbol in another namespace than the request's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Elsewhere {

@@ -1,6 +1,6 @@
 //! who-makes: lists the code that creates instances of a class or of its subclasses. It searches
-//! for the class in arguments of constructors such as MAKE-INSTANCE, and for calls of a structure's
-//! constructors.
+//! for the quoted class in arguments of constructors such as MAKE-INSTANCE and of other functions,
+//! and for calls of a structure's constructors.
 
 pub(crate) mod tool;
 
@@ -38,7 +38,7 @@ pub struct WhoMakesAnswer {
     pub class: LispName,
     /// The code, sorted by class and place. Code that only may create an instance comes last.
     pub makers: Vec<Construction>,
-    /// The package that the name was looked up in, if the request did not give a package.
+    /// The package where the name was found, if none was given and CL-USER lacks the name.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
 }

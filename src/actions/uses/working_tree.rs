@@ -40,7 +40,8 @@ pub(crate) struct ChangedFile {
     pub(crate) added: Ranges,
     /// Lines of the old text that the new text does not contain.
     pub(crate) removed: Ranges,
-    /// The file's text in the last commit, or empty if the commit does not contain the file.
+    /// The file's text in the last commit. Empty if the commit does not contain the file, or if the
+    /// file is too large.
     pub(crate) old: Vec<u8>,
     /// Whether the working tree contains the file as a plain file.
     pub(crate) is_there: bool,
@@ -217,9 +218,9 @@ impl Git<'_> {
         Ok(entries(&self.list(&["ls-files", "-s", "-v", "-z", "--debug"])?))
     }
 
-    /// Returns the time when the index was last written. A file that was touched later may still
-    /// have the recorded status. Without an index, the time is 0, so that no file counts as
-    /// untouched.
+    /// Returns the time when the index was last written. A file that was modified at this time or
+    /// later may have changed again without a new status. Without an index, the time is 0, so that
+    /// no file counts as untouched.
     fn index_written(&self) -> Result<(i64, i64), Error> {
         let output = self.list(&["rev-parse", "--git-path", "index"])?;
         let path = named(output.strip_suffix(b"\n").unwrap_or(&output));
@@ -355,8 +356,9 @@ fn next_blob(output: &mut impl BufRead) -> std::io::Result<Option<Option<Vec<u8>
     Ok(Some(Some(contents)))
 }
 
-/// Calls `take` for each file below `root` that differs from the last commit in its lines, ignoring
-/// line ends. Untracked files are ignored. A moved file counts as removed and added.
+/// Calls `take` for each tracked file below `root` that is no longer a plain file, or that differs
+/// from the last commit in its lines, ignoring line ends. Files with changes that git ignores are
+/// skipped. A moved file counts as removed and added.
 pub(crate) fn changes(
     root: &Path,
     control: &Control,

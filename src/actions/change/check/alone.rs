@@ -9,14 +9,15 @@ use crate::handle::question::Action;
 use crate::handle::scratch::{Overlay, Scratch, ScratchError, ScratchRequest};
 use crate::{LoadRequest, StartedFrom, Steelbank};
 
-/// The name of the order that compiles and loads one file in a copy, with a given text in place of
-/// the file's text on disk.
+/// The name of the order that makes a scratch image compile and load one file, with a given text in
+/// place of the file's text on disk.
 pub(crate) const CHECK: &str = "check-alone";
 
 /// A request for a confined copy of the image. The copy starts from the snapshot of the loaded
-/// systems, even if files have changed since. It can be started before the text to check is known.
-/// Each copy checks only one text: compilation leaves packages, structures and the effects of
-/// `eval-when` behind, which would falsify a second check.
+/// systems, even if files have changed since. The request fails if there is no snapshot, or if the
+/// snapshot is older than the image's last change. The copy can be started before the text to check
+/// is known. Each copy checks only one text: compilation leaves packages, structures and the
+/// effects of `eval-when` behind, which would falsify a second check.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SpareCopyRequest;
 

@@ -76,7 +76,7 @@ fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<ToolAn
         confined: false,
     };
     // Files on disk are the project's code. Given texts are the caller's code, so confine the copy
-    // unless the caller may run code.
+    // unless the caller may run code or edit files.
     request.confined =
         !request.edits.is_empty() && !FREE.iter().any(|permission| session.allows(*permission));
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));

@@ -127,8 +127,8 @@ impl Planner<'_> {
     }
 
     /// Warns of files that contain uninterned symbols of this name, or keywords of this name in
-    /// symbol lookups. Those that a package definition explains or that the rename edits are
-    /// ignored.
+    /// symbol lookups. Ignores those that a package definition explains, and those that the rename
+    /// edits.
     fn designators(&mut self, text: &TextTokens) {
         let project = self.context.project;
         let sought = self.uses.sought().clone();
@@ -151,7 +151,7 @@ impl Planner<'_> {
 
     /// Warns of forms that define the symbol although the name does not occur in them, or has
     /// another meaning there. Such a form generates the name from parts, and will generate the old
-    /// name after the rename.
+    /// name after the rename. Forms are skipped if the definition of their macro contains the name.
     pub(super) fn generated_definitions(&mut self, image: &ImageDefinitions, files: &[TokensOfFile]) {
         let project = self.context.project;
         let mut places = BTreeSet::new();

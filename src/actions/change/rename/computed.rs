@@ -30,8 +30,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns whether the definition of `operator` interns a keyword from a name that it takes as
-    /// an argument.
+    /// Returns whether the definition of `operator` interns a keyword that may have the symbol's
+    /// name.
     pub(super) fn interns_keyword(&self, operator: &Name) -> bool {
         let (project, sought) = (self.context.project, self.uses.sought());
         let Name::Symbol(operator) = operator else { return false };

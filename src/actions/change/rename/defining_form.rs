@@ -50,7 +50,8 @@ const OPTIONS: [&str; 3] = [":constructor", ":copier", ":predicate"];
 impl<'a> Planner<'a> {
     /// Finds the edits after which the top-level form `form` of the file at `path` defines the new
     /// name. Returns `None` if no edit achieves this, or if the form is not a structure, a foreign
-    /// definition, or a form of a macro with the same syntax as DEFSTRUCT.
+    /// definition, or a form of a macro with the same syntax as DEFSTRUCT. May add a conflict with
+    /// the reason.
     pub(super) fn defining_form_edits(
         &mut self,
         path: &Path,
@@ -292,8 +293,8 @@ impl<'a> Planner<'a> {
         Ok(found)
     }
 
-    /// Adds edits of the keywords in calls of a structure's constructors. Adds a caution if not
-    /// every call can be found.
+    /// Adds edits of the keywords in calls of a structure's constructors. Adds a caution if code
+    /// contains the keyword and not every call can be found.
     fn keywords(
         &mut self,
         structure: &StructureDefinition,
@@ -313,8 +314,8 @@ impl<'a> Planner<'a> {
             let text = self.text_tokens(&uses);
             unclear |= !text.certain.is_empty() || !text.possible.is_empty();
             for TokensOfFile { path, tokens, .. } in self.tapped(&uses) {
-                // The keywords of these calls are unknown: `(apply #'make-x …)`, or arguments of
-                // a macro.
+                // The keywords of these calls are unknown, as in `(apply #'make-x …)`, macro
+                // arguments and templates.
                 let passed =
                     [SyntaxRole::Function, SyntaxRole::Quoted, SyntaxRole::Argument, SyntaxRole::Template];
                 unclear |= tokens.iter().any(|token| passed.contains(&token.role));

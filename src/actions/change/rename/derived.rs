@@ -141,7 +141,8 @@ impl<'a> Planner<'a> {
                 let found = self.context.index.full_name(symbol);
                 let image = self.definitions(&found)?;
                 // A file that was compiled but not loaded defines nothing in the image. In that
-                // case, accept a symbol without definitions if all forms give it the same new name.
+                // case, accept a symbol without definitions in the renamed symbol's package, if all
+                // forms give it the same new name.
                 let compiled = || {
                     let mut all = forms.values();
                     let new = all

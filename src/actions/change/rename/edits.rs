@@ -327,8 +327,8 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// Returns the files with their edits, sorted, and the places that could not be edited. Of
-    /// overlapping edits, only the first remains.
+    /// Returns the files with their edits, sorted, and the places that could not be edited. If
+    /// edits overlap, only the first remains.
     pub(super) fn finish(self) -> (Vec<FileEdits>, Vec<Doubt>) {
         let mut files = Vec::new();
         for (path, edits) in self.files {

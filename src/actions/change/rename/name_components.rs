@@ -105,11 +105,12 @@ pub(super) fn component_of_new<'a>(other: &str, part: &str, new: &'a str) -> Opt
     new.strip_prefix(before)?.strip_suffix(after).filter(|part| !part.is_empty())
 }
 
-/// DEFCLASS expands to this function, which a macro's definition may call itself.
+/// The function of the metaobject protocol that creates a class. A macro's definition may call it
+/// instead of DEFCLASS.
 const ENSURE_CLASS: &str = "ENSURE-CLASS";
 
 /// Returns whether a macro's definition, directly or through other operators, defines a class.
-/// Returns false for standard operators: their slots are known.
+/// Returns false for standard operators: the slots in their forms are known.
 pub(super) fn defines_class(project: &Project, view: &TreeView, operator: &Name) -> bool {
     let Name::Symbol(operator) = operator else { return false };
     !PackageOwner::of(&operator.package).is_locked()

@@ -116,7 +116,7 @@ pub enum ConflictKind {
     Inherited,
     /// The new name is a standard symbol.
     Standard,
-    /// A form generates the symbol without containing it.
+    /// A form generates the symbol's name and cannot be edited to generate the new one.
     Made,
     /// The narrow set was requested, but not every place is exact.
     NotNarrow,
@@ -138,9 +138,10 @@ pub struct Conflict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CautionKind {
-    /// Other names, which are in use, are generated from the symbol's name.
+    /// Other names in use are generated from the symbol's name, or a macro generates the symbol's
+    /// name.
     Maker,
-    /// A use may be generated from parts of names.
+    /// A use or a definition may be generated from parts of names, or code may look it up by name.
     UseMade,
     /// A keyword that code contains may be generated from the symbol's name.
     Initarg,
@@ -150,7 +151,7 @@ pub enum CautionKind {
     InString,
     /// The name occurs in text with an unknown package.
     UnknownPackage,
-    /// The name is a keyword of LOOP or ITERATE.
+    /// The name is a keyword of LOOP, ITERATE or another macro with clauses.
     LoopWord,
     /// Files outside of the project contain the symbol.
     UsedOutside,
@@ -177,7 +178,7 @@ pub struct RenameCaution {
 pub struct RenamePlan {
     /// The symbol.
     pub symbol: LispName,
-    /// The package that was searched for the name, if the request gave no package.
+    /// The package where the name was found, if none was given and CL-USER lacks the name.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// The new symbol's name.

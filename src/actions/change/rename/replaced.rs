@@ -83,7 +83,7 @@ impl Renamed {
     }
 
     /// Returns `text` with the same placeholder for the old and the new name, also inside longer
-    /// names.
+    /// names. Removes the addresses of objects, and replaces each run of white space by one space.
     pub(super) fn neutral_text(&self, text: &str) -> String {
         let mut names = [&self.old, &self.new];
         names.sort_by_key(|name| std::cmp::Reverse(name.len()));

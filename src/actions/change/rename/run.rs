@@ -92,7 +92,7 @@ impl Action for UndoRequest {
     type Answer = Undone;
 
     /// Fails, and changes nothing, if there is no such edit or a file was changed after it:
-    /// [`Error::request`] returns the [`UndoError`].
+    /// [`Error::request`] returns the [`UndoError`]. Also fails if there is no project.
     fn run(&self, bank: &Steelbank, _: &Control) -> Result<Undone, Error> {
         bank.project().project_root()?;
         let undone = bank.project().edits().map_err(UndoError::from)?.undo(&self.0)?;

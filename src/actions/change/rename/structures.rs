@@ -8,7 +8,7 @@ use crate::workspace::{FileVersion, Project, TreeView};
 use steelbank_reader::Range;
 use steelbank_xref::SymbolName;
 
-/// The structures that the project's loaded files define.
+/// The structures that the project's files define. Only loaded files that have not changed count.
 pub(super) struct Structures {
     all: Vec<(PathBuf, StructureDefinition)>,
 }
@@ -19,7 +19,8 @@ pub(super) struct GeneratedName {
     /// The number of the structure's top-level form.
     pub(super) form: u32,
     pub(super) old: String,
-    /// The new name. It equals the old name if the old name does not contain the renamed symbol.
+    /// The new name. It equals the old name if the old name does not derive from the renamed
+    /// symbol.
     pub(super) new: String,
 }
 

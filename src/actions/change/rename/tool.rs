@@ -214,9 +214,9 @@ fn unknown_work(session: &Session, number: impl std::fmt::Display) -> Failure {
     ))
 }
 
-/// Waits for the rename `number` for at most `seconds`, or else for the usual time. If the rename
-/// is still running then, returns the answer `running`. A call without a time limit waits until the
-/// rename has ended.
+/// Waits for the rename `number` for at most `seconds`, or for the usual time if `seconds` is
+/// `None`. If the rename is still running then, returns the answer `running`. A call without a time
+/// limit waits until the rename has ended.
 fn wait(
     session: &Session,
     number: u64,

@@ -226,11 +226,11 @@ pub struct Verified {
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     #[serde(rename = "made")]
     pub generated: Vec<String>,
-    /// Edited files that none of the systems loads, so that their edits were not verified.
+    /// Edited files that the verification did not load, so that their edits were not verified.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub not_loaded: Vec<String>,
-    /// Systems and files that load neither before nor after the rename, with the reason. They were
-    /// not verified.
+    /// Systems and files that do not load after the rename, with the reason. They were not
+    /// verified.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub failed: Vec<String>,
     /// Places where code generates names at run time that may include the old name. These names are

@@ -114,7 +114,7 @@ impl fmt::Display for Inspection {
                 let asked = &self.asked;
                 return write!(
                     f,
-                    "{asked} has expired: only the most recent handles stay valid. Evaluate the expression again."
+                    "{asked} has expired: newer handles replaced it, or the heap was full. Evaluate the expression again."
                 );
             }
             (InspectStatus::Unknown, _) => return write!(f, "No object has the handle {}.", self.asked),

@@ -102,9 +102,9 @@ impl TestPlaces {
         self.written_form(test).is_some()
     }
 
-    /// Tests whether a test belongs to the systems. If the file of its function is known, that file
-    /// must be in the systems. Otherwise the files must contain its definition or a form in its
-    /// package.
+    /// Tests whether a test belongs to the systems. If the test's file is known, it must be one of
+    /// the systems' files. Otherwise these files must contain the test's definition or a form in
+    /// its package.
     pub(super) fn belongs(&self, test: &FrameworkTest) -> bool {
         let by_file = test.file.as_ref().map(|file| self.files.contains(file));
         test.place.is_some() && by_file != Some(false) || by_file.unwrap_or_else(|| self.has_package(test))

@@ -94,7 +94,7 @@ impl Action for RunTestsRequest {
 
 impl Steelbank {
     /// Loads `name` and the systems that contain its tests. Returns `None` if a system fails to
-    /// load or is not found, and records the reason in `run`.
+    /// load, and records the reason in `run`. Also returns `None` if ASDF does not find `name`.
     fn load_tests(
         &self,
         name: &str,

@@ -20,11 +20,11 @@ use crate::handle::context::QueryContext;
 pub struct VariableUses {
     /// Its definitions in loaded files, each with its first line.
     pub defined: Vec<VariableUse>,
-    /// The definitions that read it.
+    /// The places that read it.
     pub read: Vec<VariableUse>,
-    /// The definitions that bind it.
+    /// The places that bind it.
     pub bound: Vec<VariableUse>,
-    /// The definitions that set it.
+    /// The places that set it.
     pub set: Vec<VariableUse>,
     /// Places in non-Lisp files that mention its name.
     #[serde(skip_serializing_if = "OtherText::is_empty")]

@@ -42,8 +42,8 @@ fn yes() -> bool {
 }
 
 impl CodeFindReferencesRequest {
-    /// Creates a request for the first 200 uses in the project. The name is looked up in CL-USER,
-    /// and otherwise in the only user package that has it.
+    /// Creates a request for the first 200 lines with uses in the project. The name is looked up in
+    /// CL-USER, and otherwise in the only user package that has it.
     pub fn new(symbol: impl Into<String>) -> CodeFindReferencesRequest {
         CodeFindReferencesRequest {
             symbol: symbol.into(),
@@ -115,8 +115,8 @@ impl UseType {
         }
     }
 
-    /// Whether the use only exports, imports or declares the symbol, or names a block. No code
-    /// depends on it.
+    /// Whether the use only exports, imports or declares the symbol, or names a block. The who
+    /// tools and the graph of users ignore such uses.
     pub fn is_declaration(self) -> bool {
         matches!(self, Self::Export | Self::Import | Self::Declaration | Self::Block)
     }
@@ -134,7 +134,7 @@ pub struct CodeReference {
     /// The leftmost use with the strongest evidence.
     #[serde(flatten)]
     pub place: Location,
-    /// The columns of all exact uses in the line, unless there is only the entry's.
+    /// The columns of all exact uses in the line, unless the entry's is the only one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub columns: Vec<u32>,
@@ -148,7 +148,7 @@ pub struct CodeReference {
     /// The places of uncertain uses in the line.
     #[serde(skip)]
     pub approximate: Vec<Location>,
-    /// The kind of that use.
+    /// The kind of the leftmost use with the strongest evidence.
     #[serde(rename = "type")]
     pub use_type: UseType,
     /// Whether a use in the line writes the variable, the slot, or the accessor's place.
@@ -190,13 +190,14 @@ pub struct CodeReference {
 pub struct UseInLine {
     /// The kind of the use.
     pub use_type: UseType,
-    /// Whether F or `(SETF F)` is used.
+    /// Whether F, `(SETF F)` or both are used.
     pub called: SetfUse,
     /// The function, method or macro around the use. `None`: top-level code.
     pub caller: Option<LispName>,
 }
 
-/// The answer: one entry for each line, sorted by file and line.
+/// The answer: one entry for each line, sorted by file and line. Uses without a known line have one
+/// entry for each file and caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CodeFindReferencesAnswer {
@@ -211,17 +212,17 @@ pub struct CodeFindReferencesAnswer {
     /// Whether entries were omitted because of `limit`.
     #[serde(skip)]
     pub truncated: bool,
-    /// Lines with the name in files that are not loaded or are stale, and in text that feature
-    /// expressions exclude. The place is certain, the meaning is not.
+    /// Lines with the name in text that the image does not have, such as unloaded or stale files
+    /// and code that feature expressions exclude. The place is certain, the meaning is not.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub text: Vec<TextUse>,
-    /// The number of such matches, including those omitted because of `limit`.
+    /// The number of matches in `text`, including those omitted because of `limit`.
     #[serde(skip_serializing_if = "crate::answer::is_zero", default)]
     pub text_total: usize,
     /// A system is loading; the answer may be incomplete.
     #[serde(skip)]
     pub loading: bool,
-    /// The package that the name was looked up in, if the request did not give a package.
+    /// The package where the name was found, if none was given and CL-USER lacks the name.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// Risks of a rename that the entries do not show, such as derived names and uses that macros

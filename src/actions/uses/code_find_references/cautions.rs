@@ -9,7 +9,7 @@ use crate::answer::{Caution, Location};
 use crate::source::positions::Evidence;
 
 impl UseSearch<'_> {
-    /// Lists the cautions, the most important first.
+    /// Lists the cautions, in a fixed order.
     pub(super) fn cautions(&self) -> Vec<Caution> {
         let counts = &self.counts;
         let mut cautions = Vec::new();

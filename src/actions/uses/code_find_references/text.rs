@@ -14,7 +14,7 @@ impl std::fmt::Display for CodeFindReferencesAnswer {
     }
 }
 
-/// Renders one line for each place, then the cautions; `worded` formats a caution.
+/// Renders each entry with its line of code, then the cautions; `worded` formats a caution.
 pub(super) fn references(answer: &CodeFindReferencesAnswer, worded: impl Fn(&Caution) -> String) -> String {
     let unloaded = match answer.text_total {
         0 => String::new(),

@@ -59,7 +59,7 @@ pub(crate) fn tool() -> Tool {
 }
 
 /// Returns the target that the nonempty argument gives. Without arguments, the target is the
-/// project's root.
+/// project's root. Several arguments are an error.
 pub(crate) fn target(path: String, package: String, system: String) -> Result<OutlineTarget, Failure> {
     let targets = [path, package, system].map(|text| Some(text).filter(|text| !text.is_empty()));
     Ok(match targets {
@@ -102,9 +102,8 @@ impl fmt::Display for OutlineAnswer {
 fn text(answer: &OutlineAnswer, total: usize, rest: &str) -> String {
     let mut text = match (answer.unused, total) {
         (true, 0) => match answer.looked_at {
-            0 => "No uses were counted: all definitions here are unloaded or stale.".to_owned(),
-            1 => "The only definition is used.".to_owned(),
-            several => format!("All {several} definitions are used."),
+            0 => "No uses were counted: no definition here is loaded and up to date.".to_owned(),
+            count => format!("No unused definition found; definitions checked: {count}."),
         },
         (true, total) => format!(
             "{total} of {} {} used by nothing else:",

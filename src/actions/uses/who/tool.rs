@@ -47,7 +47,7 @@ struct ListedUsers {
     /// The number of uses by top-level code, if some are on other pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     toplevel_count: Option<usize>,
-    /// Matches of the name in text that is not loaded or is stale.
+    /// Matches of the name in text that the image does not have.
     #[serde(skip_serializing_if = "UnloadedMatches::is_empty", rename = "unseen")]
     unloaded: UnloadedMatches,
     /// Uses of other kinds, if there are none of this kind.
@@ -89,7 +89,7 @@ struct ShownUser {
     /// The number of uses in the function, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     uses: Option<usize>,
-    /// Whether the function uses `(SETF name)`: `only` this name, or `name` `too`.
+    /// Whether the function uses `(SETF name)`: `only` this name, or `name` as well (`too`).
     #[serde(skip_serializing_if = "SetfUse::is_itself")]
     setf: SetfUse,
     /// False: the compiler recorded no use; only the text shows it.

@@ -289,11 +289,12 @@ impl Serialize for Users {
 pub struct User<'a> {
     /// The name: `shop:total`, `(setf shop:price)`, `(method shop:total (shop:cart))`.
     pub name: LispName,
-    /// The name of the symbol in the function's name.
+    /// The name of the symbol in the function's name. `None` if there is none, or if no use is
+    /// recorded.
     pub symbol: Option<Cow<'a, str>>,
     /// The home package of this symbol.
     pub package: Option<Cow<'a, str>>,
-    /// The kind of function.
+    /// The kind of function. Always `Function` if no use is recorded.
     pub kind: FunctionKind,
     /// The place of the first use with the strongest evidence. `None`: the place is unknown, as for
     /// a function that was compiled without a file, or the request did not ask for places.
@@ -301,7 +302,7 @@ pub struct User<'a> {
     pub position: Option<Position>,
     /// The number of uses in the function.
     pub uses: usize,
-    /// Whether the function uses F or `(SETF F)`, if the request was for `F`.
+    /// Whether the function uses F, `(SETF F)` or both, if the request was for F.
     #[serde(skip_serializing_if = "SetfUse::is_itself")]
     pub called: SetfUse,
     /// Whether the compiler recorded a use. Otherwise only the text shows it.

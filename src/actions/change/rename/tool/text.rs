@@ -53,7 +53,7 @@ fn head(plan: &RenamePlan, files: usize, applied: bool, worded: Option<Wording>)
     let _ = write!(text, "\nScope: {scope}. {}", plan.reason);
     if plan.key_parameters > 0 {
         let count = counted(plan.key_parameters, "keyword parameter", "keyword parameters");
-        let _ = write!(text, "\n{count} keep the keyword: ((:old new)).");
+        let _ = write!(text, "\n{count} with unchanged keyword: ((:old new)).");
     }
     for derived in &plan.derived {
         let how = if derived.renamed { "is renamed too" } else { "is not renamed" };
@@ -166,7 +166,7 @@ impl fmt::Display for Verified {
             write!(f, "\nNot verified, because code generates them at run time: names from {shown}.")?;
         }
         for failed in &self.failed {
-            write!(f, "\nNot verified, because it does not load before or after the rename: {failed}")?;
+            write!(f, "\nNot verified, because loading fails: {failed}")?;
         }
         if !self.not_loaded.is_empty() {
             let files = self.not_loaded.join(", ");

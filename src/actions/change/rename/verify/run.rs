@@ -224,7 +224,7 @@ impl Steelbank {
         Ok(before)
     }
 
-    /// Loads the project in a scratch image where the files `texts` have these contents, and
+    /// Loads the project in a scratch image, with the given `texts` in place of files on disk, and
     /// returns the report. Reloads until nothing is compiled, so that compile-time side effects are
     /// not compared. After `LOADS` attempts, the next load counts even if it compiles files.
     fn gather(
@@ -469,7 +469,7 @@ impl Steelbank {
 }
 
 /// Returns a hash of the file at `path`: of the contents for a project file, or of size and date
-/// for another file.
+/// for another file. Returns 0 if the file cannot be read.
 fn stamp(own: &ProjectFiles, path: &Path) -> u64 {
     if own.contains(path) {
         return steelbank_tree::read_source(path).map_or(0, |bytes| fnv_1a(&bytes));
