@@ -143,7 +143,7 @@
 (define-condition left-by-exit (error)
   ()
   (:report "The code made a non-local exit out of the call.")
-  (:documentation "Describes a throw or an invoked restart that leaves the call; never signalled."))
+  (:documentation "Describes a non-local exit out of a call, load or trial; never signalled."))
 
 (defun perform-guarded (call question arguments)
   "Call PERFORM-CAUGHT, and stop non-local exits before they unwind into the host."

@@ -457,7 +457,7 @@
                     form offset +none+ number +current+))))
 
 (defun export-methods (state)
-  "Append all methods that are not in the baseline, and the numbers of those that no longer exist."
+  "Append the methods that the baseline lacks, and the numbers of its methods that were removed."
   ;; Return a table of the methods found and their numbers.
   (let* ((baseline (state-baseline state))
          (known (and baseline (baseline-methods baseline)))

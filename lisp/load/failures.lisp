@@ -90,7 +90,7 @@
                              :test #'equal)))))
 
 (defun failure-text (names condition)
-  "Return an explanation of CONDITION, with its NAMES, without ASDF's internals."
+  "Return an explanation of CONDITION without ASDF's internals. NAMES is from FAILURE-NAMES."
   (destructuring-bind (&key kind name required-by path) names
     (cond ((eq kind :missing-dependency)
            (format nil "ASDF cannot find system ~A~@[, which ~A depends on~]." name required-by))

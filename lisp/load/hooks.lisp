@@ -1,7 +1,7 @@
 ;;;; Encapsulations of ASDF, the compiler and the loader. Those that record progress and versions,
-;;;; or handle redefinitions, act only during our loads. Those around system definitions,
-;;;; constructors, the file system, fasl features, output translations and configuration files
-;;;; always act.
+;;;; check fasls, stop loads or handle redefinitions act only during our loads. Those around system
+;;;; definitions, constructors, the file system, fasl features, output translations and
+;;;; configuration files always act.
 
 (in-package :steelbank)
 

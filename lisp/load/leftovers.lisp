@@ -192,7 +192,7 @@
                                                        (remove-definition mark)))))))
 
 (defun remove-leftovers (files gone keys)
-  "Remove the leftovers of FILES with KEYS, forget the files GONE, and return all leftovers."
+  "Remove those leftovers of FILES that KEYS list, forget the files GONE, and return all leftovers."
   (dolist (file gone)
     (remhash file *loaded-files*))
   (leftovers-json files gone keys))

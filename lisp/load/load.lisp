@@ -13,8 +13,8 @@
            (version (make-file-version (file-info-write-date (tap-file-info tap)) size
                                        (tap-content-hash tap))))
       (setf (gethash file (load-session-versions session)) version)
-      ;; Record system definitions, too, because they name symbols. If reading a definition failed,
-      ;; ASDF continues to use the previous definition.
+      ;; Record files that are loaded as source, also system definitions, because they name symbols.
+      ;; Skip a definition that failed: ASDF continues to use the previous definition.
       (when (and (tap-source-load tap)
                  (not (and (tap-failed tap) (equal (pathname-type path) "asd"))))
         (setf (gethash file *loaded-files*) version)))

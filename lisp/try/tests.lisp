@@ -63,11 +63,12 @@
 
 (sb-ext:define-load-time-global *slot-names*
     (make-hash-table :test 'eq :weakness :key :synchronized t)
-  "An association list from strings to names of slots, by the slots of a class.")
+  "Maps the list of a class's slots to an alist from strings to the slots' names or NIL.")
 
 (defun slot-called (object name)
   "Return the name of the slot of OBJECT called NAME, in any package, or NIL if there is none."
-  ;; A load looks slots of all tests up. A redefined class has another list of slots.
+  ;; Cache the result, because each load looks up slots of all tests. A redefined class has another
+  ;; list of slots, and so another entry in the cache.
   (let* ((slots (sb-mop:class-slots (class-of object)))
          (known (assoc name (gethash slots *slot-names*) :test #'string=)))
     (if known
@@ -209,8 +210,9 @@
 ;;; Systems
 
 (defun test-dependencies (system)
-  "Return the names of the systems with tests that SYSTEM's test-op loads or tests."
-  ;; They belong to the definition of SYSTEM, or have test in their names.
+  "Return the names of the systems that probably contain tests of SYSTEM."
+  ;; They have usual names, or are dependencies of SYSTEM's test-op or load-op. A dependency counts
+  ;; if it has the same primary system as SYSTEM, or test in its name.
   (let ((primary (asdf:primary-system-name system)))
     (remove-duplicates
      (append
