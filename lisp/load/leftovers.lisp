@@ -18,7 +18,7 @@
   "The definitions that the last call of MARK-DEFINITIONS found.")
 
 (defun user-packages ()
-  "Return the packages that belong to neither SBCL, ASDF nor steelbank."
+  "Return the packages that belong to neither SBCL, ASDF with UIOP, nor steelbank."
   (remove-if (lambda (package)
                (let ((name (package-name package)))
                  (or (null name)
@@ -34,7 +34,7 @@
     (and name (native-name name))))
 
 (defun native-name (namestring)
-  "Return the native name of the file NAMESTRING, with links resolved if the file exists."
+  "Return the native name of NAMESTRING, or NIL if it is no pathname. Resolve links if it exists."
   (let ((path (when-file-permits (parse-namestring namestring))))
     (and path
          (sb-ext:native-namestring (or (when-file-permits (truename path))

@@ -51,7 +51,7 @@
   (find name *frameworks* :key #'framework-name :test #'string=))
 
 (defun its (package name)
-  "Return the symbol NAME of PACKAGE, a framework's package, without interning it."
+  "Return the symbol NAME of PACKAGE, a framework's package. Signal an error if there is none."
   (or (let ((package (find-package package)))
         (and package (find-symbol name package)))
       (error "The test framework does not define ~a::~a; its version is not supported."

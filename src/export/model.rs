@@ -543,7 +543,8 @@ impl<'a> Model<'a> {
         (definition.entity.facet == Facet::Type).then_some(definition.entity.symbol)
     }
 
-    /// Returns the innermost definition in this file that contains `line`. Ignores accessors.
+    /// Returns the innermost definition in this file that contains `line`, or `None`. Ignores
+    /// accessors.
     pub(super) fn definition_around(&self, file: u32, line: u32) -> Option<u32> {
         let own = self.files[file as usize].definitions.clone();
         let has = |number: &u32| {
@@ -612,13 +613,14 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Returns the facts about the class with this number.
+    /// Returns the facts about the class with this number, or `None` if the symbol names no class.
     pub(super) fn class(&self, class: SymbolNumber) -> Option<&ClassFacts> {
         self.symbols[class as usize].facts.class.as_ref()
     }
 }
 
-/// Returns the main facet of a symbol, for places that only name the symbol.
+/// Returns the main facet of a symbol, for places that only name the symbol. Returns `None` if the
+/// symbol has no facts.
 pub(super) fn principal(facts: &SymbolFacts) -> Option<Facet> {
     match facts {
         SymbolFacts { function: Some(function), .. } => Some(match &*function.kind {
