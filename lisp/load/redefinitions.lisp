@@ -1,6 +1,7 @@
-;;;; Handles redefinitions that occur only on a reload: packages that lost exports, constants with
-;;;; new values, structures with new slots. A load takes the restart that continues, as a user
-;;;; would, and reports the redefinition as a caution in its answer.
+;;;; Handles redefinitions that occur only on a reload: packages that lost exports, used packages or
+;;;; shadowing symbols, constants with new values, and structures with other slots. A load takes the
+;;;; restart that continues, as a user would, and reports the redefinition as a caution in its
+;;;; answer.
 
 (in-package :steelbank)
 

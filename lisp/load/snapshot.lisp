@@ -119,9 +119,9 @@
 
 (defun load-order ()
   "Return the systems that were loaded since RECORD-INPUTS, as JSON objects."
-  ;; The systems are in the order in which their first files were loaded. "keeps" is true if a
-  ;; system holds foreign memory. The caller must have collected garbage, or memory that would be
-  ;; released counts, too.
+  ;; The systems are in the order in which their first files were compiled or loaded. "keeps" is
+  ;; true if a system holds foreign memory. The caller must have collected garbage, because memory
+  ;; that finalizers have not released yet counts, too.
   (loop for name across (or *memory-owners* #())
         for number from 0
         for system = (and name (asdf:registered-system name))
