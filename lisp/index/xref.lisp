@@ -136,7 +136,7 @@
   (and other (eq (function-code function) (function-code other))))
 
 (defun named-status (freshness function name)
-  "Return whether FUNCTION is the current definition of NAME, with which it was compiled."
+  "Return the status of FUNCTION, which was compiled with NAME, as a definition of NAME."
   ;; Return +CURRENT+, +REPLACED+, +NOT-INSTALLED+ or +UNKNOWN+.
   (if (typep name 'method-function-name)
       (let* ((owner (second name))
@@ -403,7 +403,7 @@
     (t specializer)))
 
 (defun method-name (method)
-  "Return the name of METHOD, which is that of its function, or NIL if it has none."
+  "Return the name that SBCL gives the function of METHOD, or NIL if METHOD is being replaced."
   ;; While another thread replaces METHOD, the method belongs to no generic function and has no
   ;; name. Read the generic function only once, because it may become NIL at any time.
   (let ((generic-function (sb-mop:method-generic-function method)))

@@ -413,5 +413,5 @@
                       ((nil) '()))))))
 
 (defun read-changed-definitions ()
-  "Have ASDF reread the system definitions that changed without its noticing."
+  "Have ASDF reread the system definitions that CHANGED-DEFINITIONS returns."
   (mapc #'asdf:load-asd (changed-definitions)))

@@ -34,7 +34,7 @@
     (and name (native-name name))))
 
 (defun native-name (namestring)
-  "Return the native name of NAMESTRING, or NIL if it is no pathname. Resolve links if it exists."
+  "Return the native name of the file NAMESTRING, with links resolved if possible, or NIL."
   (let ((path (when-file-permits (parse-namestring namestring))))
     (and path
          (sb-ext:native-namestring (or (when-file-permits (truename path))

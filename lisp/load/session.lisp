@@ -88,7 +88,7 @@
     (and deadline (> (get-internal-real-time) deadline))))
 
 (defun leave-load (session)
-  "Leave the load SESSION, because its deadline has passed or its host cancelled it."
+  "Leave the load SESSION, because its deadline has passed or the host cancelled it."
   (let ((late (past-deadline-p session)))
     (leave 'end-of-load
       (list :status (if late :timed-out :cancelled)
@@ -98,7 +98,7 @@
                            :restarts '())))))
 
 (defun check-load-session ()
-  "Leave the load if its host cancelled it or its deadline has passed. Called at safe points."
+  "Leave the load if its deadline has passed or the host cancelled it. Called at safe points."
   (let ((session *load-session*))
     (when (and session
                (or (past-deadline-p session)

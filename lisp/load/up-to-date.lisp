@@ -106,7 +106,7 @@
 
 (defun built-in-p (name)
   "Return true if the system NAME is built into the image and has no files, such as UIOP."
-  ;; Each plan has actions for such a system, which do nothing.
+  ;; The actions that each plan has for such a system do nothing.
   (let ((system (asdf:registered-system name)))
     (and (typep system 'asdf:system)
          (null (asdf:system-source-file system))

@@ -236,7 +236,7 @@
      :test #'string=)))
 
 (define-question "test-systems" (name)
-  "Return the systems that contain the tests of the system NAME, NAME first, with their files."
+  "Return the system NAME and the systems that probably contain its tests, each with its files."
   (let ((name (find-system-name name)))
     (if (null name)
         (object "status" "unknown")
