@@ -73,9 +73,9 @@
 
 (defun failure (condition &optional place)
   "Return a property list that describes CONDITION, which stopped the load."
-  ;; It has the properties of FAILURE-NAMES, :PATH, :MESSAGE, and :RESTARTS. The latter are the
-  ;; descriptions of the restarts that were established during the load, except ABORT. PLACE is the
-  ;; position of the failure.
+  ;; The list has the properties of FAILURE-NAMES, :PATH, :MESSAGE, and :RESTARTS, the descriptions
+  ;; of the restarts that were established during the load, except ABORT. PLACE is the position of
+  ;; the failure.
   (let ((names (failure-names condition)))
     (append names
             (unless (getf names :path)

@@ -1,9 +1,9 @@
 ;;;; Finds definitions that are in the image although their file no longer contains them.
 ;;;;
-;;;; Code of a function records the write date of its source file. For variables, classes and types,
-;;;; SBCL records a source location, an object that is created each time the definition is
-;;;; evaluated. If the object is the same after the file was reloaded, the definition was not
-;;;; evaluated again.
+;;;; The code of a function records the write date of its source file. For variables, classes,
+;;;; generic functions and methods, SBCL records a source location, an object that is created each
+;;;; time the definition is evaluated. If the object is the same after the file was reloaded, the
+;;;; definition was not evaluated again. Constants and DEFTYPE types are not searched.
 
 (in-package :steelbank)
 

@@ -37,7 +37,7 @@
 
 (defstruct assertion
   "The result of one assertion. STATUS is :PASSED, :FAILED, :ERROR or :SKIPPED."
-  ;; EXPECTED and ACTUAL are lists of the value, or empty if it is unknown which value is which.
+  ;; EXPECTED and ACTUAL are lists of one value, or empty if that value is unknown.
   ;; VALUES are conses of a form and its value. WITHIN are the names of the enclosing sections of
   ;; the test, outermost first.
   (status :passed :type keyword)
@@ -159,7 +159,9 @@
   "The last successful load of each file, as in *TEST-ORIGINS*.")
 
 (defun test-identity (test)
-  "Return an object that the framework creates again whenever the form of TEST is evaluated."
+  "Return the object that identifies TEST: its function, or its designator if it has no function."
+  ;; The framework creates this object again whenever the form of TEST is evaluated, except RT: its
+  ;; designators are names.
   (or (test-function test) (test-designator test)))
 
 (defun note-tests (origin)
@@ -177,7 +179,8 @@
 
 (define-question "list-tests" ()
   "Return the tests of all supported frameworks that are loaded."
-  ;; A test is outdated if its file was loaded again and did not create it.
+  ;; A test counts as outdated if its file was loaded again and did not create its identity. That
+  ;; includes all reloaded tests of RT, so the host also checks whether the test's form exists.
   (loop for framework in (loaded-frameworks)
         nconc (loop for test in (funcall (framework-list framework))
                     for name = (first (uiop:ensure-list (test-name test)))
