@@ -5,6 +5,7 @@
 //! Each request is followed by an echo, a request that the server only rejects. For both, prints
 //! the server's processor time and the time from request to response, at the median and the 99th
 //! percentile. The processor time includes the notification of an edit before the request, if any.
+//! Also compares the diagnostics of a saved file with `compile-file` in plain SBCL.
 // A bench is a program: it prints, and panics at unexpected results.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, dead_code)]
 
