@@ -4,10 +4,10 @@
 //! systems and runs.
 //!
 //! The project is generated. Each system has three files and depends on up to three systems before
-//! it; the last system depends on all other systems, and on the libraries of the tests. Most figures
-//! are medians over complete processes, `steelbank who-calls …`. *An edit* adds a function to the
-//! last file of the last system, in place of the function that the previous edit added, and the
-//! next process compiles that file. Compiling and loading the file alone is measured in an
+//! it; the last system depends on all other systems, and on the libraries of the tests. Most
+//! figures are medians over complete processes, `steelbank who-calls …`. *An edit* adds a function
+//! to the last file of the last system, in place of the function that the previous edit added, and
+//! the next process compiles that file. Compiling and loading the file alone is measured in an
 //! otherwise empty image; the rest of an edit's cost is ASDF's plan, the index and the answer.
 //!
 //! An edit is also measured in processor time. The bench fails if one of three figures exceeds its
