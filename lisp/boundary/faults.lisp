@@ -442,7 +442,7 @@
                              garbage collection."
                      (floor (heap-limit) (* 1024 1024))
                      (floor (sb-ext:dynamic-space-size) (* 1024 1024)))))
-  (:documentation "Ends work that fills the heap while the collector still has space to work."))
+  (:documentation "The heap is too full, but the collector still has enough space to work."))
 
 (defun enter-lane (lane call)
   "Record in LANE that CALL begins. Runs on LANE's thread, without interrupts."
