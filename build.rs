@@ -1,7 +1,7 @@
-//! Builds the image that the program runs, with the SBCL that `bootstrap` has built. It saves the
-//! core with the Lisp half loaded, converts the core's cross references into an index, and copies
-//! the contrib modules. For feature `embedded`, it also packs the core and the contrib modules for
-//! linking.
+//! Builds the image that the program runs, with the SBCL that `bootstrap` has built. Saves the core
+//! with the Lisp half loaded, converts the core's cross references into an index, and copies the
+//! runtime library and the contrib modules. For feature `embedded`, also packs the core and the
+//! contrib modules for linking.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

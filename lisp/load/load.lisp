@@ -416,8 +416,9 @@
               (lambda ()
                 (when (or (not (uiop:file-exists-p file)) (special-file-p path))
                   (error 'no-such-file :pathname file))
-                (call-with-file session path
-                                (lambda () (call-noting-tests path #'compile-and-load)))))))))
+                (let ((true (sb-ext:native-namestring (truename file))))
+                  (call-with-file session path
+                                  (lambda () (call-noting-tests true #'compile-and-load))))))))))
 
 (defun loaded-files-json ()
   "Return the files that we loaded, with their versions at that time, as JSON objects."

@@ -112,7 +112,7 @@
 
 (defun rt-test (entry)
   "Return the test for ENTRY of RT."
-  (named-test (values (rt-entry-parts entry))))
+  (named-test (values (rt-entry-parts entry)) nil entry))
 
 (defun rt-assertions (package name)
   "Run the test NAME of the RT in PACKAGE, and return its assertions."

@@ -17,17 +17,23 @@
 (defstruct test
   "A test of a framework."
   ;; NAME is a symbol, a string, or another object in RT. PACKAGE is the package of the definition,
-  ;; if known, and FUNCTION the test's function, if it has one. The framework runs DESIGNATOR.
+  ;; if known, and FUNCTION the test's function, if it has one. The framework runs DESIGNATOR. ENTRY
+  ;; is RT's entry.
   (name nil)
   (package nil :type (or null package))
   (function nil :type (or null function))
-  (designator nil))
+  (designator nil)
+  (entry nil))
 
-(defun named-test (name &optional function)
+(defun test-identity (test)
+  "Return an object that the framework creates again whenever the form of TEST is evaluated."
+  (or (test-function test) (test-entry test) (test-designator test)))
+
+(defun named-test (name &optional function entry)
   "Return the test with FUNCTION for a framework that identifies tests by NAME alone."
   (let ((symbol (if (consp name) (first name) name)))
     (make-test :name name :package (and (symbolp symbol) (symbol-package symbol))
-               :function function :designator name)))
+               :function function :designator name :entry entry)))
 
 (defun test-text (test)
   "Return the name of TEST as answers show it. It is unique within a framework."
@@ -158,12 +164,6 @@
 (sb-ext:define-load-time-global *file-loads* (make-hash-table :test 'equal :synchronized t)
   "The last successful load of each file, as in *TEST-ORIGINS*.")
 
-(defun test-identity (test)
-  "Return the object that identifies TEST: its function, or its designator if it has no function."
-  ;; The framework creates this object again whenever the form of TEST is evaluated, except RT: its
-  ;; designators are names.
-  (or (test-function test) (test-designator test)))
-
 (defun note-tests (origin)
   "Record ORIGIN for the tests that have no recorded origin."
   (dolist (framework (loaded-frameworks))
@@ -179,15 +179,14 @@
 
 (define-question "list-tests" ()
   "Return the tests of all supported frameworks that are loaded."
-  ;; A test counts as outdated if its file was loaded again and did not create its identity. That
-  ;; includes all reloaded tests of RT, so the host also checks whether the test's form exists.
+  ;; A test is outdated if its file was loaded again and did not create it.
   (loop for framework in (loaded-frameworks)
         nconc (loop for test in (funcall (framework-list framework))
                     for name = (first (uiop:ensure-list (test-name test)))
                     for origin = (gethash (test-identity test) *test-origins*)
                     for function = (test-function test)
-                    for file = (or (first origin) (and function (values (function-file function))))
-                    for last-load = (gethash file *file-loads*)
+                    for file = (or (and function (values (function-file function))) (first origin))
+                    for last-load = (gethash (first origin) *file-loads*)
                     for package = (and (test-package test) (package-name (test-package test)))
                     collect (object
                              "framework" (framework-name framework)

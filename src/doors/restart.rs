@@ -1,8 +1,8 @@
 //! Tracks the clients that this process serves, for all protocols, and restarts the program in
-//! place without disconnecting them. When Lisp dies or a restart is requested, [`ServedClients`]
-//! collects each client's state in a [`Handover`] and executes the program again. The restarted
-//! program resumes the clients and repeats their interrupted calls. Calls that must not be repeated
-//! get an error before the restart.
+//! place without disconnecting them. When Lisp dies or becomes unusable, or a restart is requested,
+//! [`ServedClients`] collects each client's state in a [`Handover`] and executes the program again.
+//! The restarted program resumes the clients and repeats their interrupted calls. Calls that must
+//! not be repeated get an error before the restart.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -84,7 +84,8 @@ pub(super) trait Restartable: Send + Sync {
     /// disconnected, or if it does not read its responses while `others` wait.
     fn hand_over(&self, unread: &[u8], others: bool) -> Option<(ClientHandover, Resume<'_>)>;
 
-    /// Answers the interrupted calls with errors, because Lisp has died and will not be restarted.
+    /// Answers the interrupted calls with errors, because Lisp has died or become unusable and will
+    /// not be restarted.
     fn abandon_lisp(&self);
 }
 
@@ -145,8 +146,8 @@ impl ServedClients {
     }
 
     /// Executes the program again, and hands over each client's unread input and repeatable calls.
-    /// If Lisp has died too often, continues without Lisp instead. Does nothing if all clients have
-    /// left and no other client can connect.
+    /// If Lisp has died or become unusable too often, continues without Lisp instead. Does not
+    /// restart if all clients have left and no other client can connect.
     fn restart_in_place(&self, hooks: &RestartHooks, cause: &Cause) {
         // The lock keeps new clients out during the restart.
         let clients = self.clients.lock();

@@ -86,7 +86,7 @@ pub(super) enum ClientProtocol {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum HostMessage {
-    /// The host has started to serve the streams.
+    /// The host accepts the client and starts to serve the streams.
     Welcome,
     /// The host rejects the client or ends its session, with the reason.
     Refused(String),
@@ -121,7 +121,7 @@ impl HostAddress {
     /// Waits for the lock.
     ///
     /// # Errors
-    /// The folder cannot be created, or belongs to another user.
+    /// The folder or the lock file cannot be created, or the folder belongs to another user.
     pub(super) fn lock(&self) -> io::Result<HostLock<'_>> {
         steelbank_cache::create_folder(&self.folder)?;
         steelbank_cache::claim(&self.folder).map_err(io::Error::other)?;
@@ -233,7 +233,8 @@ pub(super) fn hand_over(
     rest.write_all(&line[sent..])
 }
 
-/// Receives the message that [`hand_over`] sends.
+/// Receives the message that [`hand_over`] sends. Fails if it is not complete after
+/// [`JOINING_TIME`].
 pub(super) fn take_over(socket: &UnixStream) -> io::Result<(Joining, [OwnedFd; 2])> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let (mut line, mut streams) = (Vec::new(), Vec::new());

@@ -56,8 +56,8 @@ impl Writing {
         WRITTEN.wait_while(&mut WRITERS.lock(), |writers| writers.0 > 0);
     }
 
-    /// Forbids new writers permanently, and waits up to `most` for the current writers to end.
-    /// Called when the program is about to end.
+    /// Forbids new writers, and waits up to `most` for the current writers to end. Called when the
+    /// program is about to end.
     pub(super) fn end(most: Duration) {
         let mut writers = WRITERS.lock();
         writers.1 = true;
@@ -65,7 +65,8 @@ impl Writing {
     }
 
     /// Forbids new writers until the guard is dropped, and waits for the current writers to end. If
-    /// another [`NoWriting`] exists, first waits until that is dropped.
+    /// another [`NoWriting`] exists, first waits until that is dropped. Waits forever if the
+    /// program is about to end.
     pub fn forbid() -> NoWriting {
         let mut writers = WRITERS.lock();
         WRITTEN.wait_while(&mut writers, |writers| writers.1);

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The Lisp thread that a job runs on.
+/// The Lisp thread that a job runs on. If a job cannot be stopped, a new thread takes over its
+/// lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
-    /// Short questions. They run on Lisp's main thread. If a job on it cannot be stopped, a new
-    /// thread takes over the lane.
+    /// Short questions. They run on Lisp's main thread until another thread takes over the lane.
     Query = 0,
     /// Long work, such as compiling a system, in parallel with questions.
     Work = 1,
@@ -70,7 +70,7 @@ pub struct EngineStatus {
     /// The time at which the runtime ended, in seconds since 1970, or `None` while it is alive. The
     /// index is not updated after that time.
     pub died_at: Option<u64>,
-    /// Errors reported by background Lisp threads and by the engine: the latest 100, oldest first.
+    /// Problems that Lisp and the engine have reported: the latest 100, oldest first.
     pub reports: Vec<String>,
 }
 
@@ -110,7 +110,7 @@ pub enum FaultKind {
     StackExhausted,
     /// The heap was exhausted.
     HeapExhausted,
-    /// Another kind of storage was exhausted.
+    /// Another kind of storage was exhausted, or the heap was too full to examine the error.
     StorageExhausted,
     /// An access to unmapped memory.
     MemoryFault,
@@ -170,7 +170,7 @@ pub enum Expired {
 impl std::fmt::Display for Expired {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::NeverBegan => ": it was busy with other work, and this request was never started",
+            Self::NeverBegan => ": it was starting or busy with other work, and the request never reached it",
             Self::Stopped => "; the work was stopped",
             Self::StillRunning => {
                 ", and the work could not be stopped: it runs with interrupts disabled, or in foreign code"
@@ -194,7 +194,8 @@ pub enum LispError {
         /// Whether the job was started, and whether it was stopped.
         work: Expired,
     },
-    /// A job, or its progress listener, tried to wait for another job of the same lane.
+    /// Code on a Lisp thread (a job or a listener) tried to wait for another job of the thread's
+    /// lane.
     #[error(
         "this thread runs a job of Lisp's {lane} lane and would deadlock waiting for another job of that lane; wait on another thread"
     )]

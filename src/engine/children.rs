@@ -70,7 +70,7 @@ fn descendants() -> HashSet<Process> {
     }
 }
 
-/// Ends the descendants of this process: sends SIGTERM, waits briefly, then sends SIGKILL.
+/// Ends the processes that `descendants` lists: sends SIGTERM, waits briefly, then sends SIGKILL.
 pub(crate) fn end_children() {
     let all = descendants();
     let left =

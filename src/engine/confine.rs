@@ -69,8 +69,9 @@ struct PathBeneath {
 }
 
 impl Ruleset {
-    /// Returns the rules for version `version` of Landlock. The rules restrict writes, from version
-    /// 4 also TCP, and from version 6 also signals and abstract sockets.
+    /// Returns the rules for version `version` of Landlock. The rules restrict writes. From version
+    /// 4, they also restrict TCP; from version 5, ioctl requests to devices; from version 6,
+    /// signals and abstract sockets.
     fn of(version: i64) -> Result<Self, ConfineError> {
         if version < MIN_VERSION {
             return Err(ConfineError::TooOld(version));
@@ -160,8 +161,8 @@ const ALLOWED_CONTROLS: &[u64] = &[
 const OTHER_CALLS: u32 = 0x4000_0000;
 
 /// Returns the program of the seccomp filter. System calls of other ABIs, [`REFUSED_CALLS`], and
-/// `prlimit64` with a process ID fail with EACCES. ioctl requests other than [`ALLOWED_CONTROLS`]
-/// fail with ENOTTY, as if they did not exist.
+/// `prlimit64` for a process ID other than 0 (this process) fail with EACCES. ioctl requests other
+/// than [`ALLOWED_CONTROLS`] fail with ENOTTY, as if they did not exist.
 fn filter() -> Vec<libc::sock_filter> {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -207,13 +208,10 @@ fn filter() -> Vec<libc::sock_filter> {
 
 /// Permanently confines this process and its future children. They may write only in `folder` and
 /// to `/dev/null`, change no attributes of files, create no sockets except socket pairs, and affect
-/// neither the system nor other processes. Reading and executing stay allowed. Closes inherited
-/// descriptors except the standard ones. Must be called while the process has one thread, because
-/// other threads would not be confined.
-///
-/// # Errors
-/// The kernel does not support Landlock or refuses a call, or there are other threads. The process
-/// may then be partly confined, and should exit.
+/// neither the system nor other processes. Before version 6 of Landlock, they can still send
+/// signals. Reading and executing stay allowed. Closes inherited descriptors except the standard
+/// ones. Must be called while the process has one thread, because other threads would not be
+/// confined.
 pub fn confine(folder: &Path) -> Result<(), ConfineError> {
     let refused = |error: io::Error| ConfineError::Refused(error.to_string());
     if std::fs::read_dir("/proc/self/task").map_err(refused)?.count() != 1 {

@@ -94,7 +94,7 @@ impl Control {
         self
     }
 
-    /// Returns a copy that expires at `deadline`.
+    /// Returns a copy with the time from now until `deadline` as its time limit.
     pub(crate) fn until(&self, deadline: Instant) -> Self {
         Self { allowed: deadline.saturating_duration_since(Instant::now()), ..self.clone() }
     }

@@ -14,17 +14,17 @@
 //! Except for tests and benches, this module and the crate in `sys` contain the project's only
 //! `unsafe` code. The code relies on four rules.
 //!
-//! 1. **Entry points are called on Lisp threads only.** The runtime calls `host::serve` on a thread
-//!    that it has attached; only that function constructs the `lisp::EntryPoints` in an
-//!    [`OnLisp`], which is neither `Send` nor `Sync` and lives no longer than a job. Code that
-//!    holds an `OnLisp` therefore runs on a Lisp thread, under `serve`.
+//! 1. **Entry points are called on Lisp threads only.** Lisp calls `host::serve` on its threads,
+//!    and only that function constructs the `lisp::EntryPoints` in an [`OnLisp`], which is neither
+//!    `Send` nor `Sync` and lives no longer than a job. Code that holds an `OnLisp` therefore runs
+//!    on a Lisp thread, under `serve`.
 //! 2. **Nothing unwinds across the boundary.** Lisp's entry point returns normally whatever its
 //!    code did (`lisp/boundary/boundary.lisp`), and Lisp runs the host's functions without
-//!    interrupts, so that no interrupt unwinds Rust frames. Every callback from C is wrapped in
-//!    `catch_unwind`.
+//!    interrupts, so that no interrupt unwinds Rust frames. In callbacks from C, code that could
+//!    panic is wrapped in `catch_unwind`.
 //! 3. **There is one SBCL in a process, and it is permanent.** The library is never unloaded, and
-//!    its inputs (arguments, the table of callbacks) are never freed. A second start returns
-//!    [`StartError::AlreadyStarted`].
+//!    its inputs (arguments, environment, host functions) are never freed. After a successful
+//!    start, every further start fails.
 //! 4. **A dead runtime is never entered.** When the runtime calls exit, abort or lose, the shim
 //!    parks the thread and calls `host::died`, which only stores to atomics and posts a semaphore,
 //!    because the thread may hold any lock. Every entry first checks that the runtime is alive; a

@@ -1,7 +1,7 @@
-//! Queues jobs for Lisp's threads, one lane per thread.
+//! Queues jobs for Lisp's threads. A lane is a queue with one thread that runs its jobs.
 //!
 //! Each lane has a single lock for the jobs that wait and the job that runs. Code that closes a
-//! lane or abandons its thread therefore finds every job without an outcome.
+//! lane or abandons its thread therefore misses no job.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -264,8 +264,8 @@ impl JobQueue {
     }
 
     /// Returns the number of jobs that the lane has taken so far, or `None` while it runs a job.
-    /// The lane counts as idle once its job has returned, so a caller that has received the job's
-    /// result sees it as idle.
+    /// The lane counts as idle once the job's code has returned. A caller that has received what
+    /// this code returned therefore sees the lane as idle.
     pub(super) fn taken_if_idle(&self, lane: Lane) -> Option<u64> {
         self.lane(lane).with(|state| {
             let is_idle = state.running.as_ref().is_none_or(|running| running.job_state.has_ended());

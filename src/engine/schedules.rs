@@ -1,5 +1,5 @@
-//! Tests the queue, the tickets and the watch thread under many thread schedules with shuttle:
-//! every job gets exactly one outcome, and the correct one.
+//! Tests the queue, the tickets, the watch's checks and the record of a death under many thread
+//! schedules with shuttle: every job gets exactly one outcome, and the correct one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -90,8 +90,8 @@ fn a_death_reaches_every_job() {
     );
 }
 
-/// A caller that has a job's outcome sees the lane as idle, even before the lane's thread has
-/// finished the job.
+/// A caller that has received what a job's code returned sees the lane as idle, even before the
+/// lane's thread has recorded that the job has ended.
 #[test]
 fn lane_is_idle_once_outcome_is_delivered() {
     shuttle::check_random(

@@ -1,9 +1,10 @@
 //! [`Shared`], the state of the one Lisp in the process: its queue, its watch and its phase.
 //!
-//! Three kinds of threads use the state. *Callers* submit jobs and wait on tickets. *Lisp threads*,
-//! one per lane, run the jobs in order of arrival. The *watch* thread enforces the deadlines. When
-//! the watch ends a job, a separate thread calls the job's listener, so that a slow listener delays
-//! no deadline.
+//! Several threads use the state. *Callers* submit jobs and wait on tickets. *Lisp threads*, one
+//! per lane, run the jobs in order of arrival. The *watch* thread enforces the deadlines. Lisp's
+//! *supervisor* thread takes the watch's orders. The *exit monitor* thread records Lisp's death.
+//! When the watch or the exit monitor ends a job, a separate thread calls the job's listener, so
+//! that a slow listener delays no deadline.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -41,8 +42,8 @@ pub(super) struct Shared {
     pub(super) queue: JobQueue,
     wakeups: Sender<Wakeup>,
     saving: AtomicBool,
-    /// The exit status that the shim reported instead of ending the process; 0 if the watch found
-    /// that Lisp hangs.
+    /// The exit status that the shim reported instead of ending the process. It is 0 until then,
+    /// and if the engine itself declared Lisp dead.
     death_status: AtomicI32,
     settings: Settings,
     sbcl_version: String,

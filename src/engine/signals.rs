@@ -49,14 +49,15 @@ pub(super) fn unblock_lisp_signals() {
     mask(libc::SIG_UNBLOCK);
 }
 
-/// The signals that SBCL handles or that its threads send each other, and the signals of timers and
-/// children.
+/// Signals that may arrive during a re-execution. SBCL's threads send each other SIGUSR2 and
+/// SIGURG, timers send SIGALRM, SIGVTALRM and SIGPROF, and children that end cause SIGCHLD.
 const IMAGE_SIGNALS: [libc::c_int; 6] =
     [libc::SIGALRM, libc::SIGVTALRM, libc::SIGPROF, libc::SIGUSR2, libc::SIGURG, libc::SIGCHLD];
 
 /// Discards pending [`IMAGE_SIGNALS`] and SIGPIPE, and ignores further ones; see
-/// [`reset_signal_actions`]. Restores this thread's mask. Lisp threads keep sending these signals,
-/// and their default action would end the process.
+/// [`reset_signal_actions`]. Lisp threads and timers may send more of them until the new program
+/// runs, and the default action of most of them would end it. Also restores this thread's signal
+/// mask from before the engine changed it.
 pub(super) fn restore() {
     for signal in IMAGE_SIGNALS.into_iter().chain([libc::SIGPIPE]) {
         // SAFETY: ignoring a signal installs no handler; it discards pending ones.
@@ -68,8 +69,8 @@ pub(super) fn restore() {
     }
 }
 
-/// Restores the default action of the signals that `restore` has left ignored across a
-/// re-execution. Must be called when the program begins.
+/// Restores the default action of the signals in `IMAGE_SIGNALS`, which `restore` has left ignored
+/// across a re-execution. Must be called when the program begins.
 pub fn reset_signal_actions() {
     for signal in IMAGE_SIGNALS {
         // SAFETY: neither value is a handler. Ignoring a signal first discards pending ones.

@@ -109,9 +109,9 @@ pub enum StartError {
         /// This program's version.
         host: u32,
     },
-    /// The system refused a thread or a pipe.
+    /// The system refused a thread or a semaphore.
     #[error(
-        "cannot create a thread or pipe for SBCL: {0}; check the limits of this process and its user (ulimit -u, ulimit -n, ulimit -v)"
+        "cannot create a thread for SBCL: {0}; check the limits of this process and its user (ulimit -u, ulimit -v)"
     )]
     System(std::io::Error),
     /// The system refused a thread for a reason other than resource limits.

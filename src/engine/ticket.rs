@@ -2,7 +2,7 @@
 //! that stops it.
 //!
 //! The outcome goes into a slot that is filled once, by whichever comes first: the Lisp thread, the
-//! watch, a caller that cancels the job, or the code that handles Lisp's death.
+//! watch, a caller that cancels the job, or code that finds Lisp dead.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -187,13 +187,14 @@ impl<T> std::fmt::Debug for Ticket<T> {
 }
 
 impl<T: Send + 'static> Ticket<T> {
-    /// Blocks until the outcome is available. The wait ends soon after the job's deadline even if
-    /// the job cannot be stopped, because the watch then sets the outcome.
+    /// Blocks until the outcome is available. The watch sets the outcome soon after the job's
+    /// deadline even if the job cannot be stopped, or up to 30 s later if the job's thread gets no
+    /// processor.
     ///
     /// # Errors
-    /// [`LispError`]: the code failed, was stopped, or Lisp is dead. If this thread is running a
-    /// job of the same lane, stops the awaited job and returns [`LispError::WouldDeadlock`] at
-    /// once.
+    /// [`LispError`]: the code failed, was stopped, or Lisp is dead. If this thread serves the
+    /// job's lane and the outcome is not available yet, stops the job and returns
+    /// [`LispError::WouldDeadlock`] at once.
     pub fn wait(self) -> JobResult<T> {
         let lane = self.interrupt.job_state.lane;
         if super::shared::serving() == Some(lane) && !self.slot.is_decided() {

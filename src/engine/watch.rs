@@ -180,9 +180,9 @@ pub(super) fn enforce_deadlines(
     actions
 }
 
-/// Interrupts the running job if its deadline or its call's limit has passed. If the job is late
-/// and does not stop, answers its caller, and later abandons its thread. Returns the time of the
-/// next check.
+/// If the deadline of the running job or the limit of its call has passed, interrupts the call into
+/// Lisp, if there is one. If the job is late and does not stop, answers its caller, and later
+/// abandons its thread. Returns the time of the next check.
 fn enforce_on_running(
     running: &mut RunningJob,
     now: Instant,

@@ -1,11 +1,11 @@
 //! Maps the compiler's records to positions in source text.
 //!
-//! SBCL records a use as the number of a form in a file. [`positions::PositionedFile`] translates
-//! the number to a text range. It uses the file's sidecar, which the tap (hooks in SBCL's reader
-//! and compiler, `lisp/tap/`) writes while the file is loaded. Without a sidecar, it uses the
-//! structural reader of `steelbank_reader`. [`tap`] reads sidecars and finds the syntactic role of
-//! each symbol. [`sbcl`] locates positions in SBCL's own sources, and `edit_map` compares two
-//! versions of a text.
+//! SBCL records a use as two numbers: of a top-level form in a file, and of a sub-form in it.
+//! [`positions::PositionedFile`] translates these to a text range. It uses the file's sidecar,
+//! which the tap (hooks in SBCL's reader and compiler, `lisp/tap/`) writes while the file is
+//! compiled or loaded as source. Without a sidecar, it uses the structural reader of
+//! `steelbank_reader`. [`tap`] reads sidecars and finds the syntactic role of each symbol. [`sbcl`]
+//! locates positions in SBCL's own sources, and `edit_map` compares two versions of a text.
 //!
 //! This module runs and loads no user code, and does not depend on the engine.
 

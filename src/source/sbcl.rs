@@ -27,7 +27,7 @@ pub struct SbclSources {
 type PlacesByFile = HashMap<String, HashMap<u32, Option<LineColumn>>>;
 
 /// Looks up positions in SBCL's own sources. Each file is read at most once, and only for positions
-/// that are not cached.
+/// that are neither in the index nor cached.
 #[derive(Debug)]
 pub struct SbclPlaces<'a> {
     sources: &'a SbclSources,
@@ -65,7 +65,7 @@ impl SbclSources {
         Self { root: root.filter(|root| root.join("src").is_dir()), index: None, places: Arc::default() }
     }
 
-    /// Adds the positions of the core's functions from `index`.
+    /// Adds the positions that `index` contains.
     #[must_use]
     pub fn with_index(self, index: Index) -> Self {
         Self { index: Some(index), ..self }

@@ -645,11 +645,28 @@ impl Project {
         }
     }
 }
-/// Whether a system contains tests, by its name: `app/tests`, `app-test`, `tests/app`. A word such
-/// as `test-runner` does not count.
+/// Whether a system contains tests, by its name: `app/tests`, `app-test`, `app-test-suite`. A word
+/// such as `test-runner` does not count.
 fn has_tests(system: &str) -> bool {
     system.split('/').any(|part| {
+        let part = part.strip_suffix("-suite").unwrap_or(part);
         let last = part.rsplit(['-', '.']).next().unwrap_or(part);
-        matches!(last, "test" | "tests" | "testing") || part == "t" || part == "spec"
+        matches!(last, "test" | "tests" | "testing" | "testsuite" | "spec") || part == "t"
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_systems_are_recognized_by_name() {
+        for name in ["app/tests", "app-test", "tests/app", "app.test", "app-test-suite", "app/t", "app-spec"]
+        {
+            assert!(has_tests(name), "{name}");
+        }
+        for name in ["app", "app/src/test-runner", "latest", "test-tools", "app/contest"] {
+            assert!(!has_tests(name), "{name}");
+        }
+    }
 }

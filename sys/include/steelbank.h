@@ -72,8 +72,8 @@ struct steelbank_host {
   /* Receives a sentence for the log, such as an error in a thread that runs no call. */
   void (*report)(const uint8_t *octets, size_t length);
   /* Writes the path of the contrib modules' folder to `buffer`, NUL-terminated, after it has
-   * unpacked them if necessary. Returns the path's length in octets, or -1 if there is no folder or
-   * the buffer is too small. */
+   * unpacked them if necessary. Returns the path's length in octets. Returns -1 if there is no
+   * folder, if unpacking fails, or if the buffer is too small. */
   int64_t (*contribs)(char *buffer, size_t size);
   /* Reports that the runtime has ended. `status` is its exit status; `reason` is NUL-terminated,
    * never null. Called at most once, on the thread that ended the runtime, which is parked after
@@ -101,7 +101,8 @@ const char *steelbank_sbcl_version(void);
 int steelbank_try_static_space(uintptr_t *start, size_t *size);
 /* Reserves address space below the stacks of the next Lisp thread that the calling thread
  * creates, through initialize_lisp or in Lisp. An array that extends past the stack then causes
- * a fault, instead of overwriting other memory. */
+ * a fault, instead of overwriting other memory. No effect if the process's address space is
+ * limited. */
 void steelbank_reserve_below_stacks(void);
 /* Makes the programs that Lisp code runs from now on end with this process, however it ends.
  * This does not include the processes that those programs start. Call it once, before

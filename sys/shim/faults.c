@@ -108,9 +108,10 @@ static struct catch_block *catch_block_of(struct thread *thread, lispobj tag) {
 }
 
 /* Returns the stack pointer for a throw to TAG from the frame at `frame`. Sets `keeper` to the
- * frame that must then be the caller: that of the function with the next cleanup form, or TAG.
- * The frames below `keeper` are dead, but SBCL's UNWIND would run cleanup forms below them, and the
- * forms need their room. Returns NULL if there are no dead frames. */
+ * frame that must then be the caller: that of the function that has the next cleanup form or
+ * catches TAG. The frames below `keeper` are dead, but SBCL's UNWIND would run cleanup forms below
+ * them, and the cleanup forms need the room of the dead frames. Returns NULL if there are no dead
+ * frames or no catch block, or if the chain of frames does not lead to `keeper`. */
 static char *dead_frames_end(struct thread *thread, char *frame, lispobj tag, char **keeper) {
   struct catch_block *target = catch_block_of(thread, tag);
   struct unwind_block *cleanup = (struct unwind_block *)thread->current_unwind_protect_block;
@@ -191,8 +192,8 @@ static void force_unwind(struct thread *thread, os_context_t *context) {
   arrange_return_to_lisp_function(context, leave_function);
 }
 
-/* Sends this thread again the signals that the kernel could not deliver: an interrupt, and the
- * collector's request to stop. */
+/* Sends this thread again the signals that the kernel could not deliver: an interrupt, and, while
+ * the list of threads is locked as for a collection, the collector's request to stop. */
 static void repeat_lost_signals(void) {
   signals_are_lost = 0;
   pthread_kill(pthread_self(), SIGURG);
@@ -246,8 +247,8 @@ bool __wrap_handle_guard_page_triggered(os_context_t *context, os_vm_address_t a
       address = start;
     }
   } else if (!is_inside(stack_pointer, start, end)) {
-    /* A stack-allocated array extends past the guard pages. The code after it would run outside
-     * of the stack. */
+    /* A stack-allocated array extends past the guard pages. With this stack pointer, the code that
+     * follows would use memory outside of the stack. */
     os_vm_address_t frame = (os_vm_address_t)*os_context_fp_addr(context);
     if (!is_guarded(thread) || is_atomic(thread) || !is_inside(frame, guard + 2 * os_vm_page_size, end))
       lose("The stack pointer %p left the control stack, fault: %p", stack_pointer, address);
@@ -295,9 +296,10 @@ int __wrap_arch_os_thread_init(struct thread *thread) {
 
 void steelbank_reserve_below_stacks(void) { wants_reserve = 1; }
 
-/* Allocates the stacks of a thread. SBCL would put them anywhere, directly above other mappings.
- * The reserve is never unmapped, because lanes last as long as the process. If the address space is
- * limited, there is no reserve, because it would count against the limit. */
+/* Allocates a space of SBCL. If it is the stacks of a thread that wants a reserve, puts unmapped
+ * address space below them; SBCL would put them directly above other mappings. The reserve is never
+ * unmapped, because lanes last as long as the process. If the address space is limited, there is no
+ * reserve, because it would count against the limit. */
 os_vm_address_t __real_os_alloc_gc_space(int space, int attributes, os_vm_address_t address, os_vm_size_t size);
 os_vm_address_t __wrap_os_alloc_gc_space(int space, int attributes, os_vm_address_t address, os_vm_size_t size) {
   struct rlimit limit;
@@ -335,9 +337,9 @@ void __wrap_sig_stop_for_gc_handler(int signal, siginfo_t *info, os_context_t *c
   __real_sig_stop_for_gc_handler(signal, info, context);
 }
 
-/* Counts the allocation of each thread by the regions that it opens, because SBCL counts all
- * threads together. The counter is a field that SBCL uses only when built to measure its
- * allocator. */
+/* Counts the allocation of each thread by the regions that it opens and the large objects that it
+ * allocates outside of them, because SBCL counts all threads together. The counter is a field that
+ * SBCL uses only when built to measure its allocator. */
 lispobj *__real_lisp_alloc(int flags, struct alloc_region *region, sword_t size, int page_type, struct thread *thread);
 lispobj *__wrap_lisp_alloc(int flags, struct alloc_region *region, sword_t size, int page_type, struct thread *thread) {
   char *end = region->end_addr;

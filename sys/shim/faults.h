@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* Restores the guard pages of this Lisp thread's control stack. The stack pointer must be far
- * from them. */
+/* Restores the guard pages of this Lisp thread's control stack, and repeats signals that were lost
+ * for lack of room. The stack pointer must be far from the guard pages. */
 void steelbank_restore_guard_page(void);
 /* Returns whether this is a Lisp thread. */
 int steelbank_is_lisp_thread(void);

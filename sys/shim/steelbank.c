@@ -34,8 +34,9 @@ void steelbank_set_host(const struct steelbank_host *functions) {
   host = *functions;
   host_process = getpid();
   for (int signal = 1; signal < NSIG; signal++) sigaction(signal, NULL, &before[signal]);
-  /* If SBCL's handler runs on a thread that is not Lisp's, it forwards the signal to the previous
-   * handler, and calls lose if there was none. Only SBCL uses this signal. */
+  /* If SBCL's handler runs on a thread that is not Lisp's, it takes the action that was set before
+   * it, and calls lose if that was the default. Therefore set the action to ignore the signal. Only
+   * SBCL uses this signal. */
   if (!has_handler(&before[SIGUSR2])) signal(SIGUSR2, SIG_IGN);
 }
 
@@ -104,8 +105,9 @@ static void aborted(int signal, siginfo_t *info, void *context) {
   raise(signal);
 }
 
-/* Restores the host's signal handlers after Lisp has installed its own. Signals that both use get
- * a handler that calls both; signals that only Lisp uses keep Lisp's handlers. */
+/* Called after Lisp has installed its signal handlers. Restores the host's handlers of SIGINT,
+ * SIGTERM and SIGPIPE. If both host and Lisp handle SIGALRM, SIGCHLD or SIGURG, installs a handler
+ * that calls both. SIGABRT gets the handler `aborted`; other signals keep Lisp's handlers. */
 static void restore_signals(void) {
   static const int hosts[] = {SIGINT, SIGTERM, SIGPIPE};
   for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) sigaction(hosts[i], &before[hosts[i]], NULL);
@@ -191,7 +193,7 @@ off_t __wrap_search_for_embedded_core(char *path, void *sizes) {
 }
 
 /* If its addresses are in use, SBCL changes the personality and re-executes its program, which
- * here is the host. Only processes that RUN-PROGRAM has forked may execute a program. */
+ * here is the host. Only forked processes, such as those of RUN-PROGRAM, may execute a program. */
 int __real_execv(const char *path, char *const arguments[]);
 int __wrap_execv(const char *path, char *const arguments[]) {
   if (getpid() != host_process) return __real_execv(path, arguments);

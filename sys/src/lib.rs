@@ -18,8 +18,7 @@ pub mod ffi {
 
 pub use loader::{LoadError, Runtime};
 
-/// The library that this crate's build script linked. It is the default for programs that run where
-/// they were built.
+/// The path of the library that this crate's build script linked.
 pub const BUILT_LIBRARY: &str = env!("STEELBANK_BUILT_LIBRARY");
 
 /// The default limit of Lisp's heap, in MiB. The core is saved with it; with another limit, SBCL

@@ -8,7 +8,7 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
 use crate::ffi::{STEELBANK_ABI, steelbank_host};
 
-/// The loaded runtime of SBCL. There is at most one in a process. It is never unloaded, because its
+/// The loaded runtime of SBCL. A process can start at most one. It is never unloaded, because its
 /// threads, signal handlers and memory cannot be removed.
 #[derive(Debug, Clone, Copy)]
 pub struct Runtime {
@@ -126,8 +126,8 @@ impl Runtime {
     /// script linked; a file that is not a shared library; or a shared library that lacks this
     /// crate's functions and has only harmless constructors.
     pub unsafe fn load(path: &Path) -> Result<Self, LoadError> {
-        // SAFETY: the caller guarantees that the library consists of SBCL's runtime and the shim,
-        // which have no constructors that run code.
+        // SAFETY: the caller guarantees that the file is the library with SBCL's runtime and the
+        // shim, which has no constructors that run code, or that loading the file is harmless.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }
             .map_err(|source| LoadError::Open { path: path.to_owned(), source })?;
         let library: &'static Library = Box::leak(Box::new(library));

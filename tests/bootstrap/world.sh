@@ -48,8 +48,8 @@ fake() { # name; the script on standard input
     chmod +x "$bin/$1"
 }
 
-# Writes a source tree with a make.sh that creates the same files as SBCL's. The files fitness and
-# during of a row determine how its SBCL does in the self-test, and what make.sh does half-way.
+# Writes a source tree with a make.sh that creates the same files as SBCL's. A row's file fitness
+# determines the result of the self-test, and its file during what make.sh does half-way.
 make_source() { # folder
     mkdir -p "$1/src/code" "$1/src/runtime" "$1/contrib/sb-posix" "$1/tlsf-bsd/tlsf"
     printf '(old)\n' >"$1/src/code/repack-xref.lisp"

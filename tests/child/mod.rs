@@ -53,14 +53,14 @@ pub(crate) fn run(command: &mut Command) -> Output {
     command.output().unwrap()
 }
 
-/// Waits until `goes_on` is false. Fails after ten minutes.
+/// Waits until `goes_on` returns false. Fails after ten minutes.
 #[track_caller]
 pub(crate) fn wait_while(mut goes_on: impl FnMut() -> bool) {
     wait_until("the condition remains true", || !goes_on());
 }
 
-/// Waits until `done` is true. Fails with the message `what` after ten minutes, because snapshots
-/// are written with the lowest priority.
+/// Waits until `done` returns true. Fails with the message `what` after ten minutes. The limit is
+/// long, because snapshots are written with the lowest priority.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let patience = Instant::now() + Duration::from_secs(600);

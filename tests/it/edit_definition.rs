@@ -178,7 +178,8 @@ fn deletion_reports_remaining_uses() {
     )
     .unwrap();
     let text = "(defpackage :left (:use :cl) (:export #:rate))\n(in-package :left)\n\
-        (defun rate (x) (if (plusp x) (rate (1- x)) x))\n(defun total (x) (rate x))\n";
+        (defun rate (x) (if (plusp x) (rate (1- x)) x))\n(defun total (x) (rate x))\n\
+        (defun (setf rate) (new x) (list new x))\n";
     fs::write(root.join("a.lisp"), text).unwrap();
     fs::write(root.join("b.lisp"), "(in-package :left)\n(defun two () (list (rate 1)\n  #'rate))\n").unwrap();
     let bank = project(&root, &root.join("cache"));
@@ -189,5 +190,6 @@ fn deletion_reports_remaining_uses() {
         answer.cautions.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     assert_eq!(delete("total"), [""; 0]);
+    assert_eq!(delete("(setf rate)"), [""; 0]);
     assert_eq!(delete("rate"), ["left:rate is still used in 2 lines, first b.lisp:2."]);
 }

@@ -41,7 +41,7 @@ fn evaluate_and_inspect_agree_with_sbcl() {
     nothing_runs_without_permission(&world);
 }
 
-/// Forms on three libraries. Their printed values have no line breaks.
+/// Forms, most of them on three libraries. Their printed values have no line breaks.
 const FORMS: [&str; 16] = [
     "(cl-ppcre:split \",\" \"a,b,,c\")",
     "(cl-ppcre:scan \"(a+)(b*)\" \"xxaabb\")",

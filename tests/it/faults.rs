@@ -536,8 +536,8 @@ fn malloc_is_never_interrupted() {
 
 #[test]
 fn interrupts_during_garbage_collection_are_survived() {
-    // Repeat the interrupt: if one fails, Lisp abandons a thread, and eight abandoned threads end
-    // Lisp.
+    // Interrupt at several moments. Even if an interrupt fails and the lane's thread is abandoned,
+    // Lisp must work afterwards.
     for allowed in [100, 300, 500] {
         let _ = bank().tried(
             Lane::Work,

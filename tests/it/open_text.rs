@@ -63,7 +63,7 @@ fn hold(loaded: &OccurrencesAnswer, text: &str, answer: &OpenTextAnswer) -> usiz
         assert!(spells(text, found), "{:?} at {found:?}", &text[found.range.indices()]);
         assert!(!answer.is_changed(found.range.start), "{found:?}");
     }
-    // Occurrences in unchanged forms have not changed.
+    // The loaded text's occurrences in unchanged forms must still be listed.
     let moved = loaded.occurrences.iter().filter_map(|found| Some((found, answer.moved(found.range)?)));
     let mut count = 0;
     for (found, range) in moved {

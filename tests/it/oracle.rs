@@ -63,7 +63,7 @@ fn in_a_process_of_its_own() {
     assert!(more > uses, "{more} uses, before {uses}");
 }
 
-/// Compares everything. Returns the number of uses compared.
+/// Compares all symbols and all uses. Returns the number of uses compared.
 fn check(bank: &Steelbank, when: &str, folder: &Path) -> usize {
     // Compare the image with an index of the same moment: code that SBCL compiles in between, such
     // as a constructor, would be in only one of them.

@@ -56,7 +56,7 @@ fn renames_are_applied_and_undone() {
     let before = files(&root);
     let arguments = |apply: bool| json!({ "name": "ra:area", "new_name": "surface", "apply": apply, "scope": "symbol", "verify": false });
 
-    // A session without permission gets the plan, and a hint how to permit edits.
+    // A session without permission gets the plan, and a hint on how to permit edits.
     for apply in [false, true] {
         let plan = rename(&session, arguments(apply)).unwrap();
         assert_eq!(

@@ -1,5 +1,4 @@
-//! Parses the pages for people: README and docs/. Used by tests, `cargo xtask dist`, and the tests
-//! of the command line.
+//! Parses the pages for people: README and docs/. Used by tests and by `cargo xtask dist`.
 #![allow(dead_code)]
 
 use std::fs;

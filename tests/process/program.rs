@@ -74,7 +74,8 @@ pub(crate) fn serve(mut command: Command, streams: Streams) -> (Child, Client) {
                 .stdout(Stdio::from(OwnedFd::from(their_output)))
                 .spawn()
                 .unwrap();
-            // The command's copies of the ends would hide the end of the server.
+            // Close the command's copies of the server's sockets. Otherwise, the client would not
+            // notice that the server has ended.
             drop(command);
             (child, Client::new(our_output, our_input))
         }

@@ -75,7 +75,8 @@ fn exhausted_watches_are_reported_with_remedy() {
 #[test]
 fn unwatchable_file_system_is_reported() {
     let folder = Folder::new("unwatched");
-    // This replaces a network file system, which a test cannot mount.
+    // A folder in /proc replaces a network file system, which a test cannot mount: the kernel does
+    // not report all changes there, either.
     let command = |argument: &str| {
         let mut command = Command::new(STEELBANK);
         command.args(["--no-userinit", "--project", "/proc/sys/fs/inotify", argument]);

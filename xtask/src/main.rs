@@ -18,7 +18,7 @@ use std::time::Instant;
 const USAGE: &str = "Usage: cargo xtask check | lint | full | size | prose [--list] | licenses | dist [--program FILE] [--previous FILE] | twice
 
   check     runs lint, the unit tests of all crates, the architecture test, and the Lisp tests in a plain SBCL
-  lint      checks formatting, size, prose, clippy, documentation, dependencies of features, the minimum Rust version, licences
+  lint      checks formatting, size, prose, clippy, documentation, dependencies of features, the minimum Rust version, licences, arm64
   size      counts the product's lines and compares the number with its ceiling
   prose     counts the patterns that CONTRIBUTING.md's writing rules avoid and compares the counts with their ceilings;
             --list prints each place
@@ -27,8 +27,8 @@ const USAGE: &str = "Usage: cargo xtask check | lint | full | size | prose [--li
             built; --previous checks that the last release's program and this one can use the same cache
   twice     builds the released program in two checkouts of this commit and checks that they differ only in SBCL's core
   full      runs check and the long form of every test: tests (STEELBANK_FULL), bootstrap, another SBCL, third-party clients,
-            the renames of 75 libraries, fuzzing, an hour of soak, an hour of agents and a person (STEELBANK_MINUTES sets
-            another duration), dist, twice. Continues after a failure, and ends with a table
+            the website, the renames of 75 libraries, fuzzing, an hour of soak, an hour of agents and a person (STEELBANK_MINUTES
+            sets another duration), the packed crates, dist, twice. Continues after a failure, and ends with a table
 ";
 
 /// Crates that must not be compiled for a Rust program that uses the library without features.
@@ -63,8 +63,9 @@ const LINT: &[Step] = &[
 const CHECK: &[Step] =
     &[("unit tests, architecture", unit_tests), ("the Lisp half", || script("tests/lisp.sh"))];
 
-/// The steps that `cargo xtask full` runs in addition to `check`; the commands `dist` and `twice`
-/// run the last two. Steps that need the release build come after the step that builds it.
+/// The steps that `cargo xtask full` runs in addition to `check`. The commands `dist` and `twice`
+/// each run one of the last two. Steps that need the release build come after the step that builds
+/// it.
 const LONG: &[Step] = &[
     ("bootstrap script", || script("tests/bootstrap.sh")),
     ("all tests, in their long form", long_tests),
@@ -251,7 +252,7 @@ fn arm64() -> Outcome {
         gcc
     };
     run(compile().args(["shim/steelbank.c", "shim/memory.c", "shim/children.c"]))?;
-    // As in sys/build.rs, only this file is compiled with SBCL's headers.
+    // As in sys/link.sh, only this file is compiled with SBCL's headers.
     run(compile().args(["-Ishim/absent", "-isystem"]).arg(runtime).arg("shim/faults.c"))
 }
 

@@ -52,8 +52,8 @@ pub(crate) fn sources() -> Result<Vec<Source>, String> {
 }
 
 impl Source {
-    /// Returns true for code that is shipped: not for pages, tests, benchmarks, examples, fuzz
-    /// targets and xtask.
+    /// Returns `true` for code that is shipped, and `false` for pages, tests, benchmarks, examples,
+    /// fuzz targets and xtask.
     pub(crate) fn is_product(&self) -> bool {
         let folder = self.path.split('/').next().unwrap_or_default();
         self.language != Language::Markdown

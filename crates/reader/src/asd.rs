@@ -1,9 +1,10 @@
 //! Finds the system definitions in a `.asd` file without running it.
 //!
 //! ASDF evaluates these files, which runs their code. This module only searches their text for
-//! `defsystem` forms. Parts that the text alone does not determine (`#.`, components and systems of
-//! custom classes) are omitted. If files or dependencies may be missing for this reason,
-//! [`SystemDefinition::complete`] or [`SystemDefinition::dependencies_complete`] is `false`.
+//! `defsystem` forms. Parts that the text alone does not determine, such as `#.` forms and
+//! components of custom classes, are omitted. If files or dependencies may be missing for this
+//! reason, or because the system has a `:class`, [`SystemDefinition::complete`] or
+//! [`SystemDefinition::dependencies_complete`] is `false`.
 
 use super::{Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Range, Token, TokenKind};
 
@@ -34,8 +35,8 @@ pub fn system_definitions(text: &[u8]) -> Vec<SystemDefinition> {
     let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
     let source = AsdText { text, lisp: &lisp };
     // For each form, whether it and all forms around it are lists. Definitions inside other forms,
-    // such as quoted lists, are ignored, because they are not evaluated. Parents come before their
-    // children.
+    // such as quoted lists, are ignored, because they are data or need evaluation by the reader.
+    // Parents come before their children.
     let mut in_lists: Vec<bool> = Vec::with_capacity(lisp.forms().len());
     let mut found = Vec::new();
     for (index, form) in lisp.forms().iter().enumerate() {
@@ -246,7 +247,7 @@ impl AsdText<'_> {
 /// A property list of options.
 struct AsdOptions {
     pairs: Vec<(String, Datum)>,
-    /// Whether the list is well-formed and can be read without evaluation.
+    /// Whether the list alternates between keywords and values.
     plain: bool,
 }
 

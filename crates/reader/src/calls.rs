@@ -1,5 +1,6 @@
 //! Finds the lists that are not calls, as far as the surrounding operators show: lambda lists and
-//! their parameters, bindings, slots, and clauses such as those of CASE.
+//! their parameters, bindings, local function definitions, slots, and clauses such as those of
+//! CASE.
 
 use crate::operators::{FormPart, OperatorKind, Shape, operators_named};
 use crate::{Datum, FormId, FormKind, LispText, Marker, TokenKind};

@@ -51,7 +51,8 @@ pub fn find_definitions(text: &[u8], wanted: &str) -> Result<Vec<DefinitionForm>
         .collect())
 }
 
-/// Returns all definitions of `text`, in order, with labels for [`find_definitions`].
+/// Returns all active definitions at top level in `text`, in order, with labels for
+/// [`find_definitions`].
 pub fn definitions(text: &[u8]) -> Vec<DefinitionForm> {
     let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
     let source = EditedText { text, lisp: &lisp };

@@ -5,9 +5,10 @@
 //! [`LispText::read`] returns
 //!
 //! * the **top-level forms** in order ([`TopLevelForm`]), each with its current package;
-//! * every **form** ([`Form`]): lists and the results of macro characters, with span, parent, and
-//!   the *form number* of SBCL's compiler (`sb-c::find-source-paths`). A form number from SBCL's
-//!   debug information thus leads to a position in the text;
+//! * every **form** ([`Form`]): lists, and data with a macro character in front, such as `'x`. Each
+//!   has its span, its parent, and the *form number* of SBCL's compiler
+//!   (`sb-c::find-source-paths`). A form number from SBCL's debug information thus leads to a
+//!   position in the text;
 //! * every **token** ([`Token`]): symbols with their package prefix, numbers, strings, characters,
 //!   comments.
 //!

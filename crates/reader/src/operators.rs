@@ -1,12 +1,14 @@
-//! The operators of Common Lisp and of SBCL's extensions, with the shapes of their forms.
+//! The operators of Common Lisp, of SBCL's extensions and of some common libraries, with the shapes
+//! of their forms.
 //!
 //! Code that analyses Lisp as text uses the table `operators.table` to find the roles of tokens,
 //! bindings, bodies and places. A line consists of an operator's kind, its name and the shape of
 //! its form. Each word of the shape describes one element of the form. `word*` describes all
 //! remaining elements, `{a b}*` describes remaining elements that alternate, `(…)` a list of
-//! elements, and `a/b` an element that is an atom (`a`) or a list (`b`). Variables bound by a form
-//! are visible in its `inner` forms and its body. Within `seq(…)`, a variable is also visible in
-//! the following bindings. A line `words LIST WORD …` lists keywords that a macro compares by name.
+//! elements, and `a/b` an element that is an atom (`a`) or a list (`b`). Some words, such as
+//! `body`, describe all remaining elements by themselves. Variables bound by a form are visible in
+//! its `inner` forms and its body. Within `seq(…)`, a variable is also visible in the following
+//! bindings. A line `words LIST WORD …` lists keywords that a macro compares by name.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -173,9 +175,9 @@ table_words! {
         Type = "type",
         /// A slot.
         Slot = "slot",
-        /// Symbols to export.
+        /// Symbols to export or unexport.
         Exported = "exported",
-        /// Symbols to import or shadow.
+        /// Symbols to import, shadow or unintern.
         Imported = "imported",
         /// A declaration specifier, as in PROCLAIM.
         Proclaimed = "proclaimed",
@@ -246,7 +248,8 @@ pub fn operators() -> &'static [Operator] {
     &TABLE.operators
 }
 
-/// Returns the operator that is the symbol `name` in the package `package`.
+/// Returns the operator that is the symbol `name` in the package `package`. Operators that are
+/// recognized in any package (`*`) are not returned.
 pub fn operator(package: &str, name: &str) -> Option<&'static Operator> {
     operators_named(name).find(|found| found.package == package)
 }
@@ -277,8 +280,8 @@ pub fn class_definers() -> impl Iterator<Item = &'static str> {
     operators().iter().filter(defines).map(|found| found.name.as_str())
 }
 
-/// Returns whether a constant argument of a function with this name can name a symbol that is
-/// looked up, exported, imported or shadowed.
+/// Returns whether an argument of a function with this name can name symbols by a constant value
+/// ([`NamedBy::LookedUp`], [`NamedBy::Exported`] or [`NamedBy::Imported`]).
 pub fn takes_symbols(name: &str) -> bool {
     operators_named(name).any(|found| found.shape.first.iter().any(FormPart::names_symbol))
 }
@@ -289,8 +292,8 @@ pub fn looks_up(name: &str, index: usize) -> bool {
     operators_named(name).any(|found| found.shape.part(index) == Some(&FormPart::Names(NamedBy::LookedUp)))
 }
 
-/// Returns whether the argument at `index`, from 0, of a function called `name` names a symbol that
-/// is looked up, exported, imported or shadowed.
+/// Returns whether the argument at `index`, from 0, of a function called `name` can name symbols by
+/// a constant value ([`NamedBy::LookedUp`], [`NamedBy::Exported`] or [`NamedBy::Imported`]).
 pub fn names_symbol_at(name: &str, index: usize) -> bool {
     operators_named(name).any(|found| found.shape.part(index).is_some_and(FormPart::names_symbol))
 }

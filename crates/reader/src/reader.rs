@@ -26,8 +26,11 @@ pub(super) struct LispReader<'a> {
     guarded: usize,
     /// The number of feature expressions on the stack.
     testing: usize,
+    /// The current package; `None` before the first `in-package`.
     package: Option<Arc<str>>,
+    /// The value of [`TopLevelForm::exact`] for the current top-level form.
     exact: bool,
+    /// The value of [`TopLevelForm::counted`] for the current top-level form.
     counted: bool,
 }
 
@@ -244,7 +247,7 @@ impl<'a> LispReader<'a> {
 
     /// Adds a complete datum to the innermost open list, completing any prefixes in front of the
     /// datum. Outside all lists, the datum becomes a top-level form. A feature expression is
-    /// evaluated instead, and an excluded datum is dropped.
+    /// evaluated instead. An excluded datum and Clojure's metadata are dropped.
     fn complete(&mut self, mut datum: Datum) {
         while let Some(&mut OpenConstruct { ref mut kind, form }) = self.stack.last_mut() {
             match *kind {
@@ -321,7 +324,7 @@ impl<'a> LispReader<'a> {
         }
     }
 
-    /// Returns whether a token is `cl:quote`.
+    /// Returns whether a token is the symbol `quote`, without a prefix or with that of COMMON-LISP.
     fn is_quote(&self, token: &Token) -> bool {
         let raw = self.bytes.get(token.span.indices()).unwrap_or_default();
         let Some(tail) = raw.len().checked_sub(5).map(|at| &raw[at..]) else { return false };

@@ -154,8 +154,8 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Balance {
         if is_code && line_start {
             line_start = false;
             if !closes {
-                // If all forms are closed when the next form begins, ignore an earlier sign of an
-                // unclosed list, because odd indentation is only style. Keep the sign if a
+                // If all forms are closed when a form begins in column 1, ignore an earlier sign of
+                // an unclosed list, because odd indentation is only style. Keep the sign if a
                 // definition began inside another definition.
                 let begins = open.is_empty() && byte == b'(' && columns.of(offset) == 1;
                 contradiction = contradiction

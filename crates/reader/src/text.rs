@@ -46,7 +46,8 @@ pub enum FormKind {
     Metadata,
 }
 
-/// A form: a list, or a datum that begins with a macro character, such as `'x`.
+/// A form: a list, or a datum that begins with a macro character and can contain other data, such
+/// as `'x` or `#(…)`.
 #[derive(Debug, Clone)]
 pub struct Form {
     /// The kind of form.
@@ -99,8 +100,8 @@ pub struct TopLevelForm {
     pub span: Range,
     /// The form; `None` if the datum is an atom.
     pub form: Option<FormId>,
-    /// The package set by the last `in-package` (`ns` in Clojure) before the datum; `None` if there
-    /// is none.
+    /// The package set by the last `in-package` (`ns` or `in-ns` in Clojure) before the datum;
+    /// `None` if there is none.
     pub package: Option<Arc<str>>,
     /// Whether the form numbers certainly equal SBCL's. They may differ, for example, if the form
     /// contains `#.`, an unknown reader macro, or an uncertain feature expression.

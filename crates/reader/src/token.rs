@@ -12,7 +12,8 @@ pub struct Token {
     pub kind: TokenKind,
     /// The full range, including a package prefix.
     pub span: Range,
-    /// For a symbol, the start of its name after the package prefix.
+    /// For a symbol, the start of its name after the package prefix. For other tokens, the start of
+    /// `span`.
     pub name_start: u32,
     /// For a symbol, the package marker in front of its name.
     pub marker: Marker,
@@ -42,7 +43,8 @@ pub enum TokenKind {
     /// A string, including its quotes; also a regular expression of Clojure or a byte string of
     /// Racket, `#"…"`.
     String,
-    /// A comment, to the end of its line or from `#|` to `|#`.
+    /// A comment, to the end of its line or from `#|` to `|#`; also a first line that begins with
+    /// `#!`.
     Comment,
 }
 
@@ -61,8 +63,8 @@ pub enum Marker {
     Uninterned,
 }
 
-/// The name of a symbol after reading: escapes are resolved, and case is folded if the dialect
-/// folds it.
+/// A symbol's package prefix and name after reading: escapes are resolved, and case is folded if
+/// the dialect folds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrittenSymbol<'a> {
     /// The package prefix, if there is one.
@@ -72,7 +74,8 @@ pub struct WrittenSymbol<'a> {
 }
 
 impl Token {
-    /// Returns the name of this symbol. `text` must be the text that contains the token.
+    /// Returns the package prefix and the name of this symbol. `text` must be the text that
+    /// contains the token.
     pub fn symbol<'a>(&self, text: &'a [u8]) -> WrittenSymbol<'a> {
         let name = slice(text, self.name_start, self.span.end);
         let package = match self.marker {

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use steelbank_reader::Dialect;
 use steelbank_reader::lines::{LineIndex, decode};
 
-/// Returns the family of a language: Common Lisp, or all other languages. An index key begins with
-/// the family, so languages of one family share keys. Common Lisp keys are symbol names after
-/// reading (upcased); all other keys are the identifiers as written, in Lisps with escapes
-/// resolved.
+/// Returns the family of a language: 1 for Common Lisp, 0 for all other languages. An index key
+/// begins with the family, so languages of one family share keys. Common Lisp keys are symbol names
+/// after reading (usually upcased). All other keys are the identifiers as written, in other Lisps
+/// with escapes resolved.
 pub(crate) fn family(language: Language) -> u8 {
     u8::from(language.dialect() == Some(Dialect::CommonLisp))
 }
@@ -95,8 +95,9 @@ struct AnalysedKey {
 }
 
 impl Analysis {
-    /// Analyses `text`. With `names`, `text` must be Common Lisp, and its names and packages are
-    /// recorded as well.
+    /// Analyses `text`. With `names`, also records its names and packages as those of a Common Lisp
+    /// text. `stop` is polled while tree-sitter parses the text; `true` ends the search for
+    /// definitions.
     pub(crate) fn of(text: &[u8], language: Language, names: bool, stop: &dyn Fn() -> bool) -> Analysis {
         let lisp = language.dialect().map(|dialect| lisp::read(text, dialect));
         let defined = match &lisp {
@@ -155,8 +156,8 @@ impl Analysis {
     }
 }
 
-/// Returns the definition of the identifier at `offset`, which has `length` bytes. The identifier
-/// may begin with a sigil that is not part of the defined name.
+/// Returns the definition of the identifier with `length` bytes at `offset`. The identifier may
+/// begin with a sigil that is not part of the defined name.
 fn defined_at(definitions: &[LispTextDefinition], offset: u32, length: usize) -> Option<LispTextDefinition> {
     let first = definitions.partition_point(|definition| definition.name.start < offset);
     let found = definitions.get(first)?;
@@ -187,8 +188,9 @@ pub(crate) fn hits_of(
     hits
 }
 
-/// Returns a trigram with ASCII letters in lower case. `None` if it contains whitespace or control
-/// characters: such trigrams are not indexed.
+/// Returns three bytes as a trigram with ASCII letters in lower case. `None` for another number of
+/// bytes, or if one of them is ASCII whitespace or a control character: such trigrams are not
+/// indexed.
 pub(crate) fn trigram(bytes: &[u8]) -> Option<u32> {
     let [a, b, c] = *bytes else { return None };
     if a <= b' ' || b <= b' ' || c <= b' ' {
@@ -222,8 +224,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Asserts that no text causes a panic, and that a rescan finds the same occurrences as the
-    /// index.
+    /// Asserts for each language that the analysis of `text` does not panic, and that a rescan
+    /// finds the same occurrences as the index.
     fn check(text: &[u8]) {
         for language in Language::all() {
             let analysis = Analysis::of(text, language, false, &|| false);

@@ -44,7 +44,8 @@ impl IndexControl<'_> {
     }
 }
 
-/// Limits the rate of progress reports: the first after an initial delay, then one per interval.
+/// Limits the rate of progress reports: the first after an initial delay, then at most one per
+/// interval.
 #[derive(Debug)]
 pub(crate) struct Pace {
     next: Instant,

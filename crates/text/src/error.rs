@@ -36,8 +36,8 @@ pub enum TextError {
         /// The error from the operating system.
         source: io::Error,
     },
-    /// The index is damaged.
-    #[error("the index in {} is damaged. Call index_project with force to rebuild it.", path.display())]
+    /// The index is damaged or has another version.
+    #[error("the index in {} is damaged or has another version. Call index_project with force to rebuild it.", path.display())]
     Damaged {
         /// The folder of the index.
         path: PathBuf,
@@ -53,7 +53,7 @@ pub enum TextError {
     Stale {
         /// The root of the project.
         root: PathBuf,
-        /// The number of changed files.
+        /// The number of files that were changed, added or removed.
         changed: usize,
     },
     /// The caller cancelled the request.

@@ -4,8 +4,8 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use std::path::Path;
 
 /// File globs with the syntax of `.gitignore`. A glob with a slash before its end matches a path
-/// from the root; any other glob matches a name in any folder. `**` matches any number of folders.
-/// A glob that matches a folder selects everything in it.
+/// from the root; any other glob matches a name in any folder. A leading `./` is ignored. `**`
+/// matches any number of folders. A glob that matches a folder selects everything in it.
 #[derive(Debug, Clone)]
 pub struct Globs {
     include: Option<Gitignore>,
@@ -16,7 +16,7 @@ pub struct Globs {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid glob `{glob}`: {reason}. Write globs such as `src/**/*.rs`, relative to the project.")]
 pub struct BadGlob {
-    /// The glob.
+    /// The glob. If the error belongs to no single glob, all globs, separated by commas.
     pub glob: String,
     /// The reason.
     pub reason: String,
@@ -28,7 +28,7 @@ impl Globs {
     ///
     /// # Errors
     ///
-    /// If a glob is empty or malformed, starts with `!`, or contains `..`.
+    /// If a glob is empty or malformed, starts with `!`, or has `..` as a path component.
     pub fn new(include: &[String], exclude: &[String]) -> Result<Globs, BadGlob> {
         Ok(Globs { include: matcher(include)?, exclude: matcher(exclude)? })
     }

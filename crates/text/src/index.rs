@@ -20,11 +20,11 @@ use steelbank_watch::{SharedQueue, WatchRefusal};
 /// The interval at which an update that waits for another writer checks for cancellation.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
-/// If at most this many files changed, only this process's snapshot is updated. If more files
-/// changed, the index on disk is updated.
+/// If the watch reports at most this many changed files, only this process's snapshot is updated.
+/// Otherwise, the index on disk is updated.
 const FEW_CHANGES: usize = 64;
-/// The maximum size of the text in segments that are private to this process, in bytes. Beyond it,
-/// the index on disk is updated.
+/// If the segments that are private to this process cover more text than this, in bytes, the index
+/// on disk is updated.
 const MAX_OPEN_BYTES: u64 = 4 << 20;
 
 /// Whether queries update the index first.
@@ -189,7 +189,7 @@ impl TextIndex {
         self.refresh_root()?;
         let snapshot = match self.load() {
             Ok(Some(snapshot)) => snapshot,
-            Ok(None) => return Ok(TreeStatus::Missing("the project has never been indexed".to_owned())),
+            Ok(None) => return Ok(TreeStatus::Missing("the project is not indexed".to_owned())),
             Err(PageError::Damaged) => {
                 return Ok(TreeStatus::Missing("the index is damaged or has another version".to_owned()));
             }
@@ -246,8 +246,8 @@ impl TextIndex {
         entries.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
     }
 
-    /// Returns the snapshot for a query. Updates the index first if that is allowed; otherwise
-    /// fails if the index is missing or stale.
+    /// Returns the snapshot for a query. Updates the index first if that is necessary and allowed.
+    /// Otherwise, fails if the index is missing, stale, damaged or unreadable.
     pub(crate) fn snapshot(&self, control: &IndexControl<'_>) -> Result<Arc<TextSnapshot>, TextError> {
         self.refresh_root()?;
         let known = self.current.lock().clone();
@@ -330,9 +330,9 @@ impl TextIndex {
         Some(snapshot)
     }
 
-    /// Reopens the root if another folder has replaced it, or if code in this process closed its
-    /// descriptor. Then also restarts the watch, because the old watch does not cover the new
-    /// folder or may have been closed, too.
+    /// Reopens the root if another folder has replaced it, or if code in this process closed the
+    /// root's descriptor. Then also restarts the watch: the old watch does not cover the new
+    /// folder, or its descriptor may have been closed, too.
     fn refresh_root(&self) -> Result<(), TextError> {
         let root = self.tree.refresh()?;
         if root != Root::Same {
@@ -344,13 +344,14 @@ impl TextIndex {
         Ok(())
     }
 
-    /// Drops the open snapshot, because it is damaged or unreadable, or because a file changed
-    /// during a query.
+    /// Discards the snapshot in memory, because it is damaged or unreadable, or because a file
+    /// changed during a query. With `damaged`, also removes the manifest on disk if queries may
+    /// update the index.
     pub(crate) fn invalidate(&self, damaged: bool) {
         *self.current.lock() = None;
         if damaged && self.freshness == Freshness::Automatic {
             // Without the manifest, the next query rebuilds the index. If the file cannot be
-            // removed, that query reports the error.
+            // removed, queries report the damage.
             let _ = std::fs::remove_file(self.manifest_path());
         }
         if let Some(watch) = self.watch.lock().as_mut() {
@@ -370,8 +371,8 @@ impl TextIndex {
         self.folder.join("manifest")
     }
 
-    /// Opens the index on disk. `None` if there is none. Retries if another process replaces its
-    /// segments meanwhile.
+    /// Opens the index on disk. `None` if there is none. Retries if a segment cannot be opened:
+    /// another process may have replaced the segments meanwhile.
     fn load(&self) -> Result<Option<Arc<TextSnapshot>>, PageError> {
         let mut last = PageError::Damaged;
         for _ in 0..5 {
@@ -445,7 +446,7 @@ impl TextIndex {
     }
 
     /// Records in the watch that the index covers everything up to `generation`, and watches the
-    /// files and folders of `snapshot`.
+    /// files and folders of `snapshot`. Updates `unwatched`. No effect without a watch.
     fn mark_covered(&self, generation: Option<u64>, snapshot: &TextSnapshot) {
         if let (Some(watch), Some(generation)) = (self.watch.lock().as_mut(), generation) {
             watch.mark_covered(generation, snapshot.manifest(), &self.tree);

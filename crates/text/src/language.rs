@@ -1,5 +1,5 @@
 //! The supported languages: names, file names, identifier syntax, and syntax of comments and
-//! strings. They are read from `languages.table`.
+//! strings. `languages.table` lists the languages and selects the syntaxes of each by name.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -32,8 +32,11 @@ pub enum Rule {
 /// The syntax of comments and strings.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Lexis {
+    /// The openings of comments that end at the end of the line.
     pub(crate) line: &'static [&'static str],
+    /// The opening and the closing of block comments.
     pub(crate) block: Option<(&'static str, &'static str)>,
+    /// Whether block comments can be nested.
     pub(crate) nested: bool,
     pub(crate) strings: &'static [Quote],
     pub(crate) apostrophe: Apostrophe,
@@ -44,7 +47,9 @@ pub(crate) struct Lexis {
 pub(crate) struct Quote {
     pub(crate) open: &'static str,
     pub(crate) close: &'static str,
+    /// Whether a backslash escapes the next character.
     pub(crate) escapes: bool,
+    /// Whether the string can contain line feeds. Otherwise, it ends with its line.
     pub(crate) lines: bool,
     /// The opening of code embedded in the string; the code ends at the matching `}`.
     pub(crate) code: Option<&'static str>,

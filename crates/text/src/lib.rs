@@ -3,10 +3,12 @@
 //! [`TextIndex`] is the index of one project, and [`search`](TextIndex::search) queries it. The
 //! index is stored in a cache folder, never in the project. It consists of *segments*
 //! (`store/segment.rs`), each written once, and a *manifest* (`store/manifest.rs`). The manifest
-//! lists the segments and, for each file, its segment and its signature when it was read. An update
-//! writes a new segment for the changed files and replaces the manifest, so readers need no lock.
-//! All data is verified by checksums when it is read. A damaged index, or one of another version,
-//! is rebuilt by the next update.
+//! lists the segments and the files. For each file, it has the signature of the file when it was
+//! read, and the file's segment or the reason why the file is skipped. An update writes a new
+//! segment for the changed files and replaces the manifest, so readers need no lock. If a watch
+//! reports only a few changed files, the new segment and manifest stay private to the process. All
+//! data is verified by checksums when it is read. The next update rebuilds an index that is damaged
+//! or has another version.
 
 mod analysis;
 mod cache;

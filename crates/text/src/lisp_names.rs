@@ -90,7 +90,7 @@ impl LispNames {
         matches!(file.place, FilePlace::Segment(..)).then_some(IndexedText(file.signature, file.hash))
     }
 
-    /// Finds the occurrences of `name`. `None` if the index is damaged.
+    /// Finds the occurrences of `name`. `None` if the index is damaged or cannot be read.
     pub fn named(&self, name: &str) -> Option<NameTokens<'_>> {
         self.find_named(name).ok()
     }
@@ -115,7 +115,7 @@ impl LispNames {
     }
 
     /// Finds the definitions of the package `name`, each with its file. `None` if the index is
-    /// damaged.
+    /// damaged or cannot be read.
     pub fn packages(&self, name: &str) -> Option<Vec<(&Path, Arc<PackageText>)>> {
         let mut all = Vec::new();
         for (segment, places) in self.0.segments() {
@@ -136,7 +136,7 @@ impl LispNames {
     }
 
     /// Returns the manifest index of file number `file` of a segment. `places` holds the manifest
-    /// indexes of the segment's files. `None` if the manifest no longer contains the file.
+    /// indexes of the segment's files. `None` if the manifest no longer refers to the file.
     pub(crate) fn place(&self, places: &[u32], file: u32) -> Option<usize> {
         places.get(file as usize).filter(|&&place| place != REMOVED).map(|&place| place as usize)
     }

@@ -1,7 +1,7 @@
 //! Reads a Lisp text without running Lisp. [`FileTokens`] holds all names with their occurrences,
-//! and the packages that the text defines ([`PackageText`]). Each occurrence has a [`TokenClass`],
-//! which determines the symbol it denotes: package marker, prefix, current package and context. The
-//! index stores the classes, so that queries for names need not read the files.
+//! and the packages that the text defines ([`PackageText`]). Each occurrence has a [`TokenClass`]:
+//! package marker, prefix, current package and context, which determine the symbol that it denotes.
+//! The index stores the classes, so that queries for names need not read the files.
 
 mod scan;
 
@@ -59,14 +59,16 @@ pub enum TextContext {
     Parameter,
 }
 
-/// Everything that determines which symbol an occurrence of a name denotes.
+/// The properties of an occurrence of a name that determine which symbol it denotes, whether the
+/// reader reads it, and whether a form defines it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TokenClass {
     /// The package marker before the name.
     pub marker: Marker,
     /// The package prefix.
     pub prefix: Option<Arc<str>>,
-    /// The current package at the token, as far as the text shows.
+    /// The current package at the token, as far as the text shows; COMMON-LISP-USER in a FORMAT
+    /// directive.
     pub package: Option<Arc<str>>,
     /// The kind of text that contains the token.
     pub context: TextContext,

@@ -20,7 +20,7 @@ pub struct LispDefinition {
     pub literal: Option<String>,
     /// Whether the name is a list `(setf …)`.
     pub setf: bool,
-    /// The defining operator, upcased and without package prefix.
+    /// The defining operator after reading, without package prefix.
     pub operator: String,
     /// Line and column of the name, from 1; the column counts characters.
     pub place: LineColumn,
@@ -30,7 +30,7 @@ pub struct LispDefinition {
     pub end: u32,
     /// The index of the top-level form that contains the definition, from 0.
     pub form: usize,
-    /// The current package at the form; `None` if the text does not set one.
+    /// The current package at the form; `None` if the text sets none before the form.
     pub package: Option<String>,
     /// The first line of the form, at most 240 bytes.
     pub line: String,

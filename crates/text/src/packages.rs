@@ -1,5 +1,5 @@
-//! Checks package prefixes, to find the occurrences of a Lisp name that denote the symbol of a
-//! qualified query.
+//! Checks package prefixes and the current package, to find the occurrences of a Lisp name that
+//! denote the symbol of a qualified query.
 
 use crate::language::Language;
 use crate::pattern::Qualified;

@@ -32,7 +32,8 @@ pub(crate) enum Qualified {
     Keyword,
     /// `#:name`, a symbol in no package.
     Uninterned,
-    /// The prefix of this package, or no prefix where this package is current.
+    /// The prefix of this package or of one of its nicknames, or no prefix where this package is
+    /// current.
     Package(String),
 }
 
@@ -52,8 +53,8 @@ impl Pattern {
         self.text.trim().chars().count()
     }
 
-    /// Returns the name of the Common Lisp symbol as the reader would read it, or `None` if the
-    /// pattern is not a symbol.
+    /// Returns the name of the Common Lisp symbol as the reader would read it. `None` if the
+    /// pattern is not a symbol or is too long to be indexed.
     pub fn common_lisp_name(&self) -> Option<String> {
         match self.meaning(Language::named("commonlisp")?) {
             PatternMeaning::Identifier(key, _) => String::from_utf8(key.get(1..)?.to_vec()).ok(),

@@ -47,7 +47,7 @@ pub struct TextSearch {
 /// The result of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SearchAnswer {
-    /// The definitions, best first; at most 50.
+    /// The definitions, sorted by relevance; at most 50.
     pub definitions: Vec<DefinitionMatch>,
     /// The total number of definitions.
     pub total_definitions: u64,
@@ -59,7 +59,8 @@ pub struct SearchAnswer {
     /// The files with the most occurrences, each with its count, if there are more occurrences than
     /// the bound. At most ten.
     pub densest: Vec<(PathBuf, u64)>,
-    /// `false` if files changed repeatedly during the search. The result may then be incomplete.
+    /// `false` if, after several attempts, a file still differed from the index or could not be
+    /// read. The result may then be incomplete.
     pub fresh: bool,
 }
 
@@ -108,8 +109,8 @@ impl TextIndex {
     ///
     /// # Errors
     ///
-    /// If the index is missing or stale and may not be updated, if it cannot be read or written, or
-    /// if the operation is cancelled.
+    /// If the root cannot be opened, if the index is missing or stale and may not be updated, if it
+    /// cannot be read or written, or if the operation is cancelled.
     pub fn search(&self, search: &TextSearch, control: &IndexControl<'_>) -> Result<SearchAnswer, TextError> {
         let mut attempts = 4;
         loop {
@@ -378,9 +379,9 @@ impl Searcher<'_> {
         Ok(found)
     }
 
-    /// Returns the sort key of a definition. Declarations come last; before them excluded code,
-    /// then vendored code, then tests. Among the rest, minor kinds such as accessors follow the
-    /// others, and generic functions come first; ties are sorted by file and position.
+    /// Returns the sort key of a definition. The order is: generic functions, other definitions,
+    /// minor kinds such as accessors, tests and examples, vendored code, excluded code,
+    /// declarations. Ties are sorted by file and position.
     fn rank(&self, file: usize, definition: &LispTextDefinition) -> impl Ord + use<> {
         let path = self.file(file).path.to_string_lossy().to_lowercase();
         let within = |names: &[&str]| path.split('/').any(|part| names.contains(&part));
@@ -431,6 +432,8 @@ impl Searcher<'_> {
 }
 
 /// Returns the files of a segment that may contain `text`, ignoring the case of ASCII letters.
+/// Filters them by the trigrams of `text` until at most four are left. Returns all files if `text`
+/// has no trigram that can be indexed.
 pub(crate) fn candidates(segment: &TextSegment, text: &[u8]) -> Result<Vec<u32>, PageError> {
     let mut trigrams: Vec<_> = text.windows(3).filter_map(trigram).collect();
     trigrams.sort_unstable();
@@ -455,7 +458,7 @@ fn located(hits: &[Hit], from: usize, room: usize) -> Vec<(u32, Option<TextRole>
     hits.iter().skip(from).take(room).map(|hit| (hit.offset, Some(hit.role))).collect()
 }
 
-/// The maximum length of a preview, in characters.
+/// The maximum length of the part of a line that a preview shows, in bytes.
 const PREVIEW: usize = 240;
 
 /// Returns a line for display, without leading and trailing whitespace. Shortens a very long line

@@ -1,5 +1,6 @@
-//! Reads the project's files. All access goes through [`Tree`], which opens only regular files
-//! inside the root and follows no symbolic links.
+//! Reads the project's files. All texts are read through [`Tree`], which reads only regular files
+//! inside the root. It follows symbolic links only where `openat2` is unavailable, and then only
+//! links to folders inside the root.
 
 use crate::control::{IndexControl, IndexProgress, Pace};
 use crate::error::TextError;
@@ -122,7 +123,7 @@ pub(crate) struct FileText {
     pub(crate) stamp: FileSignature,
 }
 
-/// The result of a walk. Paths are relative to the root.
+/// The result of a walk. Paths inside the root are relative to it, others are absolute.
 #[derive(Debug, Default)]
 pub(crate) struct TreeWalk {
     /// Regular files, sorted.
@@ -179,7 +180,7 @@ impl Tree {
     }
 
     /// Returns the signature of the file or folder at `path`, which is absolute or relative to the
-    /// root.
+    /// root. Follows symbolic links. `None` if there is no such file or folder.
     pub(crate) fn signature(&self, path: &Path) -> Option<u64> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let stat = rustix::fs::statat(&self.folder().directory, path, AtFlags::empty()).ok()?;
@@ -202,7 +203,7 @@ impl Tree {
     }
 
     /// Returns whether everything in `watched` and every ignore file outside the tree is unchanged.
-    /// A list without the root comes from a failed walk and never counts as unchanged.
+    /// A list without the root is incomplete and never counts as unchanged.
     pub(crate) fn is_unchanged(&self, watched: &[(PathBuf, u64)]) -> bool {
         watched.iter().any(|(path, _)| path.as_os_str().is_empty())
             && watched
@@ -312,7 +313,7 @@ impl Tree {
     }
 
     /// Returns whether a walk would find the file at `path`, if the tree still has the folders of
-    /// `manifest`. `None` if nested repositories make a walk necessary.
+    /// `manifest`. `None` if only a walk can decide, because the file is in a nested repository.
     pub(crate) fn admits(&self, path: &Path, manifest: &IndexManifest) -> Option<bool> {
         let folder = path.parent()?;
         let known = manifest.watched.binary_search_by(|(each, _)| each.as_path().cmp(folder)).is_ok();
@@ -337,8 +338,8 @@ impl Tree {
         below.map(|(path, _)| path).any(|path| steelbank_tree::nested(&self.path.join(path)).is_some())
     }
 
-    /// Returns the exclude file of the repository at `folder`, if that is the root of a working
-    /// tree.
+    /// Returns the exclude file of the repository at `folder`. `None` if `folder` is not the root
+    /// of a working tree.
     fn excluding(&self, folder: &Path) -> Option<PathBuf> {
         let path = steelbank_tree::exclude_file(&self.path.join(folder))?;
         Some(path.strip_prefix(&self.path).map(Path::to_owned).unwrap_or(path))

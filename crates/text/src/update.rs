@@ -1,4 +1,4 @@
-//! Updates the index: reads and analyses the changed files and writes them as a new segment.
+//! Updates the index: reads and analyses the changed files and writes them as new segments.
 
 use crate::analysis::Analysis;
 use crate::control::{IndexControl, IndexProgress};
@@ -27,7 +27,7 @@ const BATCH_FILES: usize = 256;
 pub(crate) const PRIVATE_SEGMENT: u64 = 0;
 /// If there are more segments than this, the smallest are merged.
 const MAX_SEGMENTS: usize = 8;
-/// If this process has this many private segments, the smallest of them are merged.
+/// If this process has at least this many private segments, the smallest of them are merged.
 const MAX_OPEN_SEGMENTS: usize = 16;
 
 pub(crate) struct Update<'a> {
@@ -91,9 +91,9 @@ impl<'a> Update<'a> {
         Ok((snapshot, analysed))
     }
 
-    /// Updates `known` after changes of the files at `paths`. New files that [`Tree::admits`]
-    /// rejects are ignored. `None` if the operation is cancelled, or a segment cannot be read or
-    /// written.
+    /// Updates `known` after changes of the files at `paths`. The new segment and manifest stay
+    /// private to this process. New files that [`Tree::admits`] rejects are ignored. `None` if the
+    /// operation is cancelled, or a segment cannot be read or written.
     pub(crate) fn apply(&self, known: &Arc<TextSnapshot>, paths: Vec<PathBuf>) -> Option<Arc<TextSnapshot>> {
         let old = known.manifest();
         let (mut builder, number) = (SegmentBuilder::default(), old.segments.len() as u32);

@@ -20,14 +20,16 @@ pub(crate) struct TreeWatch {
     queue: SharedQueue,
     watch: steelbank_watch::Watch,
     root: PathBuf,
-    /// A counter that increases with every batch of changes.
+    /// The generation: a counter that increases with every batch of changes and with every
+    /// [`TreeWatch::mark`].
     seen: u64,
     /// The value of `seen` up to which the index covers all changes. `None` if the index may also
     /// be out of date for another reason than the recorded changes.
     covered: Option<u64>,
     /// The changes that the index does not cover.
     changed: Changed,
-    /// Recently added or removed entries. Their events may have been premature.
+    /// Recently added or removed entries. They are checked again, because deletions may have been
+    /// reported before they happened.
     fresh: Vec<(PathBuf, Instant)>,
     /// Files and folders with changes that the kernel does not report, each with its signature in
     /// the index (`None` if it did not exist).
@@ -42,7 +44,7 @@ pub(crate) struct TreeWatch {
 /// The changes that the watch has recorded. They count even if the files' signatures match.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Changed {
-    /// Files that were written, added or removed, relative to the root.
+    /// Files and folders that were changed, added or removed, relative to the root.
     pub(crate) files: HashSet<PathBuf>,
     /// Whether files were added or removed; each of them is in `files`.
     pub(crate) entries: bool,

@@ -12,8 +12,8 @@ use steelbank_reader::lines::LineColumn;
 use steelbank_reader::{Dialect, Range};
 use steelbank_tree::{is_lisp, may_be_lisp};
 
-/// Names shorter than this, in bytes, are only found with a package prefix: without it, they are
-/// usually ordinary words.
+/// Names shorter than this, in bytes, are usually ordinary words. Names of two bytes are only found
+/// with a package prefix; names of one byte are never found.
 const SHORT: usize = 3;
 
 /// An occurrence of a name as a separate word.
@@ -33,7 +33,7 @@ impl LispNames {
     /// Finds `name` as a separate word, ignoring the case of ASCII letters, sorted by path and
     /// position. Searches the files of `index` that contain no Common Lisp and that `wanted`
     /// accepts. Files that have changed since they were indexed are skipped. `None` if the index is
-    /// damaged.
+    /// damaged or cannot be read.
     pub fn words(
         &self,
         index: &TextIndex,
@@ -111,7 +111,7 @@ fn ends_word(before: &[u8], after: &[u8]) -> bool {
         // If a name follows, this is part of a file name, an attribute, or a package prefix.
         '.' | ':' => !then.is_some_and(is_part) && (next == '.' || then != Some(':')),
         // This is an assignment to a shell variable or part of another name, unless it is markup
-        // such as `==`.
+        // such as `=name=`.
         '=' => before.ends_with(b"="),
         next => !is_part(next),
     }

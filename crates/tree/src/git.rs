@@ -5,7 +5,7 @@ use crate::plain::read_plain;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// The maximum number of bytes read from a `.git` file.
+/// The maximum size, in bytes, of a `.git` or `commondir` file that is read.
 const DOT_GIT_LIMIT: u64 = 64 << 10;
 
 /// The kinds of nested Git working tree.
@@ -46,7 +46,8 @@ fn first_line(path: &Path) -> Option<String> {
 }
 
 /// Returns the path of the exclude file for the working tree rooted at `folder`; the file need not
-/// exist. `None` if `folder` is not the root of a working tree, or is a submodule.
+/// exist. `None` if `folder` is not the root of a working tree, is a submodule, or has an
+/// unreadable `.git` file.
 pub fn exclude_file(folder: &Path) -> Option<PathBuf> {
     const EXCLUDE: &str = "info/exclude";
     let git = folder.join(".git");

@@ -97,7 +97,7 @@ pub fn walk(root: &Path, visit: &mut dyn FnMut(Found<'_>) -> WalkState) {
 
 /// Returns whether [`walk`] would find the file at `path` in the project at `root`, assuming that
 /// it finds the file's folder. Both paths must be canonical. `None` if only a walk can decide,
-/// because the file is in a nested repository.
+/// because the file is in a nested repository or linked worktree.
 pub fn admits(root: &Path, path: &Path) -> Option<bool> {
     let mut below = path.ancestors().skip(1).take_while(|folder| *folder != root);
     if below.any(|folder| nested(folder).is_some()) {
@@ -118,7 +118,8 @@ pub fn admits(root: &Path, path: &Path) -> Option<bool> {
 
 /// Returns the reason why `path`, a canonical path below the canonical `root`, does not belong to
 /// the project: it is in a linked worktree, or in a repository that does not belong to the project.
-/// `None` if it belongs to the project or is not below `root`.
+/// `None` if neither is the case, or if `path` is not below `root`. Does not apply ignore rules to
+/// `path`.
 pub fn belonging(root: &Path, path: &Path) -> Option<LeftOut> {
     if !root.is_absolute() || !path.starts_with(root) {
         return None;
@@ -149,7 +150,8 @@ pub fn belonging(root: &Path, path: &Path) -> Option<LeftOut> {
 ///
 /// # Errors
 ///
-/// If it is not a regular file, is longer than 2 MiB, or cannot be read.
+/// If it is not a regular file, is a link out of the project, is longer than 2 MiB, or cannot be
+/// read.
 pub fn read_definitions(root: &Path, path: &Path) -> Result<Vec<SystemDefinition>, ReadRefusal> {
     let text = match read_unlinked(path, LARGEST_ASD_FILE) {
         Err(ReadRefusal::Link) => {

@@ -64,7 +64,7 @@ impl fmt::Display for WatchRefusal {
             WatchRefusal::FileSystem => {
                 formatter.write_str("the kernel does not report all changes on its file system")
             }
-            WatchRefusal::System => formatter.write_str("the system does not support inotify"),
+            WatchRefusal::System => formatter.write_str("the system has no inotify or refuses the watch"),
         }
     }
 }

@@ -210,7 +210,8 @@ impl UsedNames {
     }
 }
 
-/// Functions in the order of results: by the printed principal symbol, then by the printed name.
+/// Functions in the order of results: by the printed principal symbol (by the printed name if there
+/// is none), then by the printed name.
 struct Functions {
     order: Vec<u32>,
     places: Vec<u32>,

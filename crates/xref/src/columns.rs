@@ -174,7 +174,7 @@ columns! {
     /// A function of the base index that is no longer the definition of its name, or a removed
     /// method.
     RefutedColumn {
-        /// The serial number of its code object.
+        /// The serial number of its code object; empty for a method.
         Serial,
         Entry,
     }

@@ -1,6 +1,4 @@
 //! Reads an export: the tables that `lisp/index/xref.lisp` writes to one byte vector.
-//!
-//! Depends only on std, because the build script includes it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -30,7 +28,8 @@ pub const WIDTHS: [usize; 12] = [
     RefutedColumn::WIDTH,
 ];
 
-/// The error for an unreadable export: truncated, or written by another version of the Lisp code.
+/// The error for an export or index that cannot be read: it is truncated, or was written by another
+/// version of the Lisp code or this program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed {
     /// The part that was expected.

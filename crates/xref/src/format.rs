@@ -46,7 +46,8 @@ pub enum Section {
     Names,
     /// The start of the records for each name and kind.
     RecordStarts,
-    /// Rows of [`BakedRecordColumn`], sorted.
+    /// Rows of [`BakedRecordColumn`], grouped by name and kind, and sorted by function and form
+    /// within each group.
     Records,
     /// Rows of [`FunctionColumn`], sorted by printed principal symbol, then by printed name.
     Functions,
@@ -294,7 +295,8 @@ impl XrefSegment {
         self.cell(Section::Functions, function, column)
     }
 
-    /// Returns the function in the code object with this serial number, at this entry.
+    /// Returns the function in the code object with this serial number, at this entry. For a
+    /// method, `serial` is [`NONE`] and `entry` is the method's number.
     pub fn identified(&self, serial: u32, entry: u32) -> Option<u32> {
         let (mut low, mut high) = (0, self.words(Section::Identities));
         while low < high {

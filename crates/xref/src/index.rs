@@ -21,7 +21,7 @@ const MAX_SEGMENTS: usize = 8;
 const CURRENT: u32 = 1;
 const REPLACED: u32 = 2;
 
-/// The error for an export that does not continue the index.
+/// The error for an export that cannot be read or does not continue the index.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApplyError {
@@ -35,12 +35,12 @@ pub enum ApplyError {
     Gap {
         /// The code serial number after which the export begins.
         since: u64,
-        /// The code serial number at which the index ends.
+        /// The code serial number after which the export must begin ([`Index::since`]).
         expected: u64,
     },
 }
 
-/// An immutable snapshot. Cheap to clone and to share.
+/// An immutable snapshot of all cross references. Cheap to clone and to share.
 #[derive(Debug, Clone)]
 pub struct Index {
     /// The base first, then the exports, oldest first.
@@ -48,9 +48,9 @@ pub struct Index {
     /// The tables of packages, symbols and methods: the newest export's, or the base's before any
     /// export.
     newest: Arc<XrefSegment>,
-    /// For each package of the base, its number in `newest`.
+    /// For each package of the base, its number in `newest`, or [`NONE`] if it was deleted.
     from_base: Arc<[u32]>,
-    /// Whether the base contains functions that had been replaced before it was saved.
+    /// Whether the base may contain functions that had been replaced before it was saved.
     snapshot: bool,
     /// Symbols that occur in texts but not in the image.
     pub(super) from_text: Arc<[TextSymbol]>,
@@ -108,7 +108,8 @@ pub struct Use<'a> {
     pub file_written: u64,
     /// The index of the top-level form that contains the function, from 0.
     pub toplevel_form: Option<u32>,
-    /// The start of that form, as an offset in bytes. Whitespace may follow before the form.
+    /// The start of that form, as an offset in bytes. Whitespace and comments may precede the form
+    /// there.
     pub offset: Option<u32>,
     /// The form number of the use in the top-level form; `None` for specializers of methods.
     pub form: Option<u32>,
@@ -168,7 +169,8 @@ pub struct Record<'a> {
 }
 
 impl Index {
-    /// Returns whether `other` is this snapshot or a clone of it.
+    /// Returns whether `other` is this snapshot or a clone of it, possibly with other symbols added
+    /// by [`Index::with_symbols`].
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.generations, &other.generations) && Arc::ptr_eq(&self.newest, &other.newest)
     }
@@ -201,7 +203,8 @@ impl Index {
         if self.generations.len() > MAX_SEGMENTS { self.base().serial() } else { self.newest.serial() }
     }
 
-    /// Returns SBCL's `*code-alloc-count*` at the time of the newest export.
+    /// Returns SBCL's `*code-alloc-count*` at the time of the newest export, or of the base before
+    /// any export.
     pub fn stamp(&self) -> u64 {
         self.newest.stamp()
     }
@@ -251,10 +254,10 @@ impl Index {
         })
     }
 
-    /// Returns the uses of kind `kind` of `symbol`, and of function names such as `(SETF F)` that
-    /// contain it. `roles` selects the names by role. Replaced functions are excluded. The uses are
-    /// sorted by the function's printed principal symbol, then by its printed name. The uses in one
-    /// function are sorted by form.
+    /// Returns the uses of kind `kind` of `symbol`, and of the other names that are built from it,
+    /// such as `(SETF F)`. `roles` selects the names by role. Replaced functions are excluded. The
+    /// uses are sorted by the function's printed principal symbol, then by its printed name. The
+    /// uses in one function are sorted by form.
     pub fn who(&self, kind: Kind, symbol: Symbol, roles: impl Fn(NameRole) -> bool) -> Vec<Use<'_>> {
         self.uses(self.found(kind, symbol, roles, true))
     }
@@ -338,9 +341,10 @@ impl Index {
         })
     }
 
-    /// Returns the uses in code compiled from `file`, a native path. Each comes with the principal
-    /// symbol of the used name (home package and name; the package is empty if the symbol is
-    /// uninterned), the name's role, and the kind of use. Replaced functions are excluded.
+    /// Returns the uses in code compiled from `file`, a native path, in no particular order. Each
+    /// comes with the principal symbol of the used name (home package and name; the package is
+    /// empty if the symbol is uninterned), the name's role, the kind of use, and the use's number.
+    /// Replaced functions are excluded.
     pub fn uses_in(&self, file: &str) -> Vec<(SymbolName, NameRole, Kind, UseNumber)> {
         let mut found = Vec::new();
         for (number, generation) in self.generations.iter().enumerate() {
@@ -611,7 +615,7 @@ fn place(segment: &XrefSegment, function: u32, form: u32) -> UsePlace<'_> {
     }
 }
 
-/// Returns the printed principal symbol of a function.
+/// Returns the printed principal symbol of a function, or `None` if the function has none.
 fn filed_under_text(segment: &XrefSegment, function: u32) -> Option<Vec<u8>> {
     let row = Some(segment.function(function, FunctionColumn::Symbol)).filter(|row| *row != NONE)?;
     let home = Some(segment.symbol(row, BakedSymbolColumn::Home)).filter(|home| *home != NONE);

@@ -63,8 +63,9 @@ impl NameRole {
         Self::ALL.get(number as usize).copied().unwrap_or(Self::Other)
     }
 
-    /// Returns whether the name is that of a function named by the symbol F, such as `F`, `(SETF
-    /// F)` or a method of F. An accessor for slots named F is not.
+    /// Returns whether a name with this role denotes a function of its principal symbol F: `F`,
+    /// `(SETF F)`, a compiler macro or a method of F, for example. An accessor for slots named F
+    /// does not count.
     pub fn denotes_function(self) -> bool {
         !matches!(self, Self::SlotAccessor | Self::Other)
     }

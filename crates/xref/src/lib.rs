@@ -8,9 +8,12 @@
 //!
 //! A *record* states that a function uses a name in some form. The *principal symbol* of a name is
 //! the symbol that it is built from: F for the names `F`, `(SETF F)` and `(METHOD F …)`. The *base*
-//! is the index of the saved core. A function is *replaced* if its name has another definition now,
-//! or none. A function without a global name is replaced if the named functions compiled together
-//! with it are replaced, or if a newer version of its file has been loaded.
+//! is the index of the core that Lisp was started from. A function is *replaced* if its name has
+//! another definition now, or none. A name without a definition does not count if a function
+//! compiled together with the function is current: that function may install the definition later.
+//! A function without a global name is replaced if no named function compiled together with it is
+//! current. If there is no such named function, it is replaced if a newer version of its file has
+//! been loaded.
 
 pub mod bake;
 pub mod columns;

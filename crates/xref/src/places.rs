@@ -40,8 +40,8 @@ pub fn source_path(name: &str) -> Option<PathBuf> {
     Some(name.strip_prefix("SYS:")?.to_ascii_lowercase().split(';').collect())
 }
 
-/// Builds the section for all functions of `export` in SBCL's sources below `sources`. The section
-/// is empty without sources.
+/// Builds the section for all functions of `export` in SBCL's sources below `sources`. Files that
+/// cannot be read are omitted. The section is empty without sources.
 ///
 /// # Errors
 ///
@@ -99,7 +99,8 @@ impl LineCounter<'_> {
     }
 }
 
-/// Returns the first byte from `at` on that is not whitespace or part of a comment.
+/// Returns the first byte from `at` on that is not whitespace or part of a comment. `None` if only
+/// whitespace and comments follow.
 pub fn form_start(text: &[u8], mut at: usize) -> Option<usize> {
     loop {
         let rest = text.get(at..)?;

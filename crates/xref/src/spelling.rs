@@ -19,7 +19,8 @@ impl Letters {
                 '0'..='9' => 27,
                 '*' => 28,
                 '%' | '+' => 29,
-                // Case is ignored only in ASCII.
+                // The other ASCII characters are one kind of letter, and all non-ASCII characters
+                // are another.
                 letter if letter.is_ascii() => 30,
                 _ => 31,
             };

@@ -102,13 +102,14 @@ impl Index {
         self.find_symbol(name, self.find_package(package, None)?)
     }
 
-    /// Returns the symbol with this home package and name.
+    /// Returns the symbol with this name that is accessible in this package. `None` if there is
+    /// none, or if the name is that of an uninterned symbol.
     pub fn named(&self, symbol: &SymbolName) -> Option<Symbol> {
         self.symbol_named(&symbol.package, &symbol.name).map(|(symbol, _)| symbol)
     }
 
     /// Implements `CL:FIND-SYMBOL`: returns the symbol with this exact name that is accessible in
-    /// `package`.
+    /// `package`. Also finds the symbols added by [`Index::with_symbols`].
     pub fn find_symbol(&self, name: &str, package: Package) -> Option<(Symbol, Access)> {
         let name = name.as_bytes();
         if let Some((symbol, external)) = self.present(name, package.0) {
@@ -188,9 +189,9 @@ impl Index {
         Some((same.unwrap_or(found), external))
     }
 
-    /// Returns all symbols of the base and of the newest export. A symbol in both tables is
-    /// returned twice. Without any export, symbols of the base belong to the table of the newest
-    /// export.
+    /// Returns all symbols of the base and of the newest export, but not those added by
+    /// [`Index::with_symbols`]. A symbol in both tables is returned twice. Without any export,
+    /// symbols of the base belong to the table of the newest export.
     pub fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
         let (delta, table) = (self.has_delta(), self.base_table());
         let base = (0..self.base().symbols()).map(move |row| Symbol { table, row });
@@ -257,7 +258,8 @@ impl Index {
         }
     }
 
-    /// Returns a symbol's canonical name: home package and name, always with two colons.
+    /// Returns a symbol's canonical name: its home package and name with two colons between them, or
+    /// `#:` and its name if it is uninterned.
     pub fn symbol_text(&self, symbol: Symbol) -> String {
         let name = match self.symbol_row(symbol) {
             Ok((segment, row)) => {

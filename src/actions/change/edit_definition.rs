@@ -12,8 +12,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::unified::unified;
+use crate::actions::uses::graph::{Target, UserFinder};
 use crate::actions::uses::outline::definitions_in;
-use crate::actions::uses::use_counts::UseLines;
 use crate::answer::lookup::find_package;
 use crate::handle::context::QueryContext;
 use crate::workspace::journal::EditPurpose;
@@ -181,17 +181,22 @@ fn remaining_uses(
     let (first, last) = (lines.line(form.span.start), lines.line(form.span.end.saturating_sub(1)));
     let (definitions, _) = definitions_in(context, path).ok()?;
     let known = definitions.iter().find(|known| (first..=last).contains(&known.definition.place.line))?;
-    let symbol = known.full_name().filter(|_| known.definition.kind != DefinitionKind::Method)?;
-    let mut uses = UseLines::new(context).lines(&symbol);
+    if matches!(known.definition.kind, DefinitionKind::Method | DefinitionKind::CompilerMacro) {
+        return None;
+    }
+    let uses = UserFinder::new(context).of(&Target::defined(known)?);
+    let mut uses: Vec<Location> = uses.into_iter().map(|used| used.line.place.whole_line()).collect();
     let is_inside = |place: &Location| {
         place.file == known.path && place.line.is_some_and(|line| (first..=last).contains(&line))
     };
     // Skip uses without a line: they cannot be found in the current text.
-    uses.retain(|line| !line.is_declaration && line.place.line.is_some() && !is_inside(&line.place));
+    uses.retain(|place| place.line.is_some() && !is_inside(place));
+    uses.sort();
+    uses.dedup();
     Some(Caution::RemainingUses {
         name: known.name(&context.index).to_string(),
         lines: uses.len(),
-        first: uses.first()?.place.clone().whole_line(),
+        first: uses.first()?.clone(),
     })
 }
 

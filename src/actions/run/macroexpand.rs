@@ -219,7 +219,7 @@ pub fn form_at(path: &Path, line: u32, column: Option<u32>) -> std::io::Result<O
 
 /// Finds the definition of the form's operator in an FLET, LABELS or MACROLET around the form.
 fn local_definition(text: &LispText, bytes: &[u8], form: &Form) -> Option<Range> {
-    let name = text.head(form)?.symbol(bytes).name;
+    let name = text.head(form)?.symbol(bytes);
     std::iter::successors(form.parent, |id| text.form(*id)?.parent).find_map(|id| {
         let operator = text.head(text.form(id)?)?.symbol(bytes).name;
         let is_recursive = match &*operator {
@@ -234,7 +234,7 @@ fn local_definition(text: &LispText, bytes: &[u8], form: &Form) -> Option<Range>
             Datum::Token(_) => None,
         });
         let mut heads = definitions.filter_map(|definition| text.head(definition));
-        heads.find(|head| head.symbol(bytes).name == name).map(|head| head.span)
+        heads.find(|head| head.symbol(bytes) == name).map(|head| head.span)
     })
 }
 

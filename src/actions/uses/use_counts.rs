@@ -178,23 +178,25 @@ fn everywhere(symbol: &SymbolName) -> CodeFindReferencesRequest {
     }
 }
 
-/// Whether a file, shown as `path`, contains tests: by its systems, or by its path if no system of
-/// the project contains it.
+/// Whether a file, shown as `path`, contains tests: by its folder, by its systems, or by its name
+/// if no system of the project contains it.
 pub(crate) fn is_test_file(project: &Project, path: &str) -> bool {
-    project.is_test_file(&project.native(path)).unwrap_or_else(|| is_test_path(path))
+    in_test_folder(path) || project.is_test_file(&project.native(path)).unwrap_or_else(|| has_test_name(path))
 }
 
-/// Whether a path is a test file by the usual names: a folder `t`, `test`, `tests`, `testing` or
-/// `spec`, or a file name with a word that begins with `test`.
-fn is_test_path(path: &str) -> bool {
-    let mut parts = path.split('/').rev();
-    let file = parts.next().unwrap_or_default().to_lowercase();
+/// Whether a path has a folder `t`, `test`, `tests`, `testing` or `spec`.
+fn in_test_folder(path: &str) -> bool {
+    path.split('/')
+        .rev()
+        .skip(1)
+        .any(|folder| matches!(folder.to_lowercase().as_str(), "t" | "test" | "tests" | "testing" | "spec"))
+}
+
+/// Whether a word of a file's name begins with `test`.
+fn has_test_name(path: &str) -> bool {
+    let file = path.rsplit('/').next().unwrap_or_default().to_lowercase();
     let stem = file.rsplit_once('.').map_or(file.as_str(), |(stem, _)| stem);
-    let named = stem.split(['-', '_', '.']).any(|part| part.starts_with("test"));
-    named
-        || parts.any(|folder| {
-            matches!(folder.to_lowercase().as_str(), "t" | "test" | "tests" | "testing" | "spec")
-        })
+    stem.split(['-', '_', '.']).any(|part| part.starts_with("test"))
 }
 
 #[cfg(test)]
@@ -206,10 +208,10 @@ mod tests {
         for path in
             ["t/a.lisp", "src/tests/b.lisp", "test.lisp", "app-tests.lisp", "foo-test.lisp", "Test/x.lisp"]
         {
-            assert!(is_test_path(path), "{path}");
+            assert!(in_test_folder(path) || has_test_name(path), "{path}");
         }
         for path in ["src/latest.lisp", "attest/a.lisp", "main.lisp", "contest.lisp"] {
-            assert!(!is_test_path(path), "{path}");
+            assert!(!in_test_folder(path) && !has_test_name(path), "{path}");
         }
     }
 

@@ -137,7 +137,7 @@ impl Cache {
     }
 }
 
-/// Removes a folder. Retries, because another process may write to it meanwhile.
+/// Removes a folder. Tries ten times, because another process may add files to it meanwhile.
 fn remove(path: &Path) -> std::io::Result<()> {
     let mut outcome = Ok(());
     for _ in 0..10 {
@@ -188,7 +188,7 @@ impl std::iter::Sum for Size {
     }
 }
 
-/// Measures all files below `path`. Does not follow links.
+/// Returns the number of files below `path` and their total size. Does not follow links.
 fn size(path: &Path) -> Size {
     let mut all = Size::default();
     for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {

@@ -1,6 +1,6 @@
 //! Calls tools from the shell. `steelbank tools` lists them; `steelbank call` and the generated
-//! subcommands call one. The text of the answer goes to standard output, its notes to standard
-//! error.
+//! subcommands call one. The answer goes to standard output, as text or as JSON, and its notes go
+//! to standard error.
 
 use std::io::Read;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::answer::Wording;
 use crate::doors::mcp::listing;
 use crate::tools::{Call, CallOutcome, Failure, Session, Tool, ToolAnswer};
 
-/// Lists the tools. With --json, prints the MCP server's response to `tools/list`.
+/// Lists the tools. With --json, prints the result that the MCP server returns for `tools/list`.
 pub(super) fn list(shell: &Shell) -> Result<Exit, CommandError> {
     let tools = crate::actions::tools();
     if shell.options.json {
@@ -100,7 +100,7 @@ pub(super) fn call(
 }
 
 /// Prints the number of results or their files. As with grep, the exit code reports whether there
-/// are any.
+/// are results.
 fn print_summary(
     shell: &Shell,
     tool: &Tool,
@@ -120,8 +120,8 @@ fn print_summary(
     Ok(if entries.is_empty() { Exit::NotFound } else { Exit::Answered })
 }
 
-/// Starts to make a snapshot in the background if it is worth its cost, and returns `exit`. If
-/// `complete` is `false`, because some systems did not load, the exit code becomes that of an
+/// Starts to make a snapshot in the background if it is worth its cost, and returns `exit`. If some
+/// systems did not load (`complete` is `false`), the exit code of a success becomes that of an
 /// engine error.
 fn finish(
     shell: &Shell,

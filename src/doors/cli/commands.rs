@@ -1,6 +1,6 @@
 //! Generates a subcommand for each tool from its JSON schema. Required arguments become positional,
-//! other arguments become options; [`BY_POSITION`] lists the exceptions. [`arguments`] converts the
-//! parsed options back to the tool's JSON arguments.
+//! and other arguments become options. [`BY_POSITION`] lists optional arguments that are positional
+//! nevertheless. [`arguments`] converts the parsed options back to the tool's JSON arguments.
 
 use std::path::{Path, PathBuf};
 
@@ -86,7 +86,8 @@ fn with_arguments(tool: Option<&'static Tool>, command: Command) -> Command {
         .iter()
         .filter_map(|(name, required)| Some(argument(tool, name, properties?.get(name)?, *required)))
         .collect();
-    // Accept each optional positional argument by name too, as calls over MCP do.
+    // Accept each optional positional argument by name too, as calls over MCP do. `system` is an
+    // exception: its option would conflict with the global option.
     let named: Vec<Arg> = taken
         .iter()
         .filter(|(name, required)| !required && *name != "system" && by_position(tool).contains(name))
@@ -192,8 +193,9 @@ fn option(name: &str, property: &Value) -> String {
 }
 
 /// Converts the subcommand's parsed options to the tool's arguments. Omits arguments that were not
-/// given, except `limit`: it becomes the schema's maximum. Without a maximum, `limit` becomes the
-/// largest number if a [`lists::ListOutput`] is requested.
+/// given, with two exceptions. A flag with a default in the schema is always included. `limit`
+/// becomes the schema's maximum, or, without a maximum, `u32::MAX` if a [`lists::ListOutput`] is
+/// requested.
 pub(super) fn arguments(tool: &Tool, matches: &ArgMatches) -> Object {
     let none = Map::new();
     let properties = tool.input().get("properties").and_then(Value::as_object).unwrap_or(&none);

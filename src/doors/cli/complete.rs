@@ -44,7 +44,7 @@ pub(super) fn script(shell: Shell) -> Result<Vec<u8>, CommandError> {
     Ok(script)
 }
 
-/// Adds a completer to a tool's argument, selected by the argument's `name`.
+/// Adds a completer to a tool's argument if there is one for arguments called `name`.
 pub(super) fn completed(argument: Arg, name: &str) -> Arg {
     match name {
         "name" | "names" | "symbol" | "class" | "definition" | "from" | "to" => {
@@ -66,7 +66,8 @@ pub(super) fn tools() -> Vec<CompletionCandidate> {
         .collect()
 }
 
-/// Lists `auto` and the systems in the project's folder and in its last snapshot.
+/// Lists `auto`, the systems that files directly in the project's folder define, and the systems of
+/// the project's last snapshot.
 pub(super) fn systems(typed: &OsStr) -> Vec<CompletionCandidate> {
     let mut found = vec![AUTO.to_owned()];
     let root = root();
@@ -149,7 +150,7 @@ fn index() -> Option<Index> {
 }
 
 /// Replaces clap's completer for Bash. Bash breaks words at colons and equals signs, and replaces
-/// only the text after the last break. So the script removes the text before that break from the
+/// only the text after the last break. So the script removes the text up to that break from the
 /// candidates.
 #[derive(Debug)]
 struct Bash;

@@ -89,8 +89,9 @@ fn user_file() -> Option<PathBuf> {
     installation::variable("XDG_CONFIG_HOME").or_else(own).map(|folder| folder.join(USER_FILE))
 }
 
-/// Reads a configuration file, or returns the defaults if it does not exist. If a key is invalid,
-/// the text that `why` returns for it is added to the error.
+/// Reads a configuration file, or returns the defaults if it does not exist. If parsing fails,
+/// `why` is called with the text at the error, such as the name of an unknown key. The text that
+/// `why` returns is added to the error.
 fn read<T: Default + DeserializeOwned>(
     path: &Path,
     why: impl Fn(&str) -> Option<String>,

@@ -34,7 +34,7 @@ struct Report {
     /// The version of the `sbcl` on PATH, if it differs from the version that steelbank runs.
     sbcl_on_path: Option<String>,
     machine: String,
-    /// The versions that `--sbcl` can start.
+    /// The versions of the images in the cache that `--sbcl` can start.
     sbcl_images: Vec<String>,
     /// The folder of STEELBANK_HOME, if SBCL is loaded from files there.
     home: Option<String>,
@@ -64,7 +64,7 @@ struct ProjectReport {
     /// The reason why a server cannot watch the folder, with a remedy.
     unwatched: Option<String>,
     systems: Vec<String>,
-    /// The reason why the systems of --system cannot have a snapshot.
+    /// The reason why no complete snapshot of the systems of --system can be created.
     no_snapshot: Option<String>,
     init_file: Option<String>,
     source_registry: Option<String>,

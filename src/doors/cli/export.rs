@@ -101,8 +101,8 @@ impl LoadedProject {
     }
 }
 
-/// Locked while the unfinished output is created. The signal handler locks it for ever, so that the
-/// output is not created again after the handler has removed it.
+/// Locked while `steelbank scip` creates its unfinished output. The signal handler locks it for
+/// ever, so that the output is not created again after the handler has removed it.
 static CREATING_OUTPUT: Mutex<()> = Mutex::new(());
 
 /// Makes signals that end the process remove `unfinished` first. Call this before creating

@@ -25,8 +25,8 @@ use crate::handle::snapshot::{SnapshotOrder, save, trial};
 use crate::tools::{Call, Permissions, Session};
 use crate::{Builder, Control, DescribeSymbolRequest, ProjectSettings, Steelbank, WhoRequest};
 
-/// The address space besides Lisp's heap, in bytes: the collector's tables, the core, stacks and
-/// indexes.
+/// The address space, in bytes, that a scratch image may use besides Lisp's heap: for the
+/// collector's tables, the core, stacks and indexes.
 const NON_HEAP_BYTES: u64 = 3 << 30;
 
 /// The time limit of a snapshot helper that may continue after the process that started it has
@@ -38,7 +38,7 @@ type Replies = Arc<Mutex<Box<dyn Write + Send>>>;
 fn reply(replies: &Replies, reply: &Reply) {
     if let Ok(mut line) = serde_json::to_string(reply) {
         line.push('\n');
-        // Ignore the error: the process that reads the replies has ended.
+        // Ignore an error: it means that no process reads the replies any more.
         let _ = replies.lock().write_all(line.as_bytes());
     }
 }
@@ -79,7 +79,8 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
                 break;
             }
         }
-        // End the process, because its parent has ended or has closed the pipe.
+        // End the process, because its parent has ended or has closed the pipe, or because the task
+        // no longer receives orders.
         if !outlives {
             end(folder.as_deref());
         }
@@ -204,7 +205,7 @@ fn builder(shell: &Shell, start: &HelperStart) -> Builder {
     builder
 }
 
-/// Starts a scratch image of the project.
+/// Starts a scratch image of the project, with the texts in `start` in place of files on disk.
 fn session(shell: &Shell, start: &HelperStart) -> Result<Session, CommandError> {
     let bank = builder(shell, start).key(start.key.clone()).start()?;
     let mut overlays = Vec::new();

@@ -1,11 +1,12 @@
 //! The host of a shared image: a background process, detached from any terminal, that serves the
 //! clients of `--share` and `--http`.
 //!
-//! A client's process connects to the host's Unix socket, sends the [`ClientSettings`], and passes
-//! the client's input and output as descriptors. With `--http`, one process does this for several
-//! clients. The host then serves MCP or LSP on these descriptors. Each client has a thread, a
-//! [`ClientSlot`] and a copy of the [`Session`]; all copies use the same Lisp. The host ends when
-//! it has had no client for `--linger` seconds. If Lisp dies, the program is executed again in
+//! A client's process connects to the host's Unix socket and sends a [`Joining`] message with the
+//! [`ClientSettings`]. The message also passes the client's input and output as descriptors. With
+//! `--http`, one process does this for several clients. The host then serves MCP or LSP on these
+//! descriptors. Each client has a thread, a [`ClientSlot`] and a copy of the [`Session`]; all
+//! copies use the same Lisp. The host ends when it has had no client for `--linger` seconds. If
+//! Lisp dies or becomes unusable, or a client requests a restart, the program is executed again in
 //! place and continues with the same clients.
 
 use std::io;
@@ -44,7 +45,7 @@ struct Host {
     served: Arc<ServedClients>,
     clients: Arc<Clients>,
     session: Session,
-    /// Describes the image in full; see [`share::image`].
+    /// Describes everything that the image depends on; see [`share::image`].
     image: String,
     /// The names of the items that are loaded at startup.
     loads: Vec<String>,
@@ -134,8 +135,8 @@ pub(super) fn run(command: &Serve, shell: &Arc<Shell>, name: &str) -> Result<Exi
         if let Some(joined) = &client.joined {
             let socket = UnixStream::from(adopt_descriptor(joined.socket)?);
             let streams = [adopt_descriptor(client.input)?, adopt_descriptor(client.output)?];
-            // Ignore a client that cannot be resumed: its process notices that its socket is
-            // closed.
+            // Ignore a client that cannot be resumed: the client's process notices that the socket
+            // is closed.
             if let Ok(seated) = host.resume_client(&socket, streams, joined, &client) {
                 host.spawn(move |_| serve(seated, &socket))?;
             }
@@ -175,7 +176,7 @@ impl Host {
             match accept(listener, &self.left, patience) {
                 Ok(Some(socket)) => {
                     // Ignore the error that no thread could be started: the client's process
-                    // notices that its socket is closed.
+                    // notices that the socket is closed.
                     let _ = self.begin(socket);
                     continue;
                 }
@@ -200,8 +201,8 @@ impl Host {
 
     fn begin(self: &Arc<Self>, socket: UnixStream) -> io::Result<()> {
         self.spawn(move |host| {
-            // If the client passes no descriptors, or this process has no room for them, the socket
-            // is closed, and the client retries.
+            // If the client belongs to another user or passes no descriptors, or if this process
+            // has no room for them, the socket is closed. The client's process then retries.
             let Ok((joining, streams)) = check_user(&socket).and_then(|()| take_over(&socket)) else {
                 return;
             };
@@ -260,7 +261,7 @@ impl Host {
         let (session, socket) = (self.session.clone(), socket.try_clone()?);
         let open = move || {
             let said = opened_swank(&session).map(HostMessage::Text);
-            // Ignore the error: the process may have ended.
+            // Ignore the error: the client's process may have ended.
             let _ = said.map(|said| said.send(&socket));
         };
         std::thread::Builder::new().name("share-swank".into()).spawn(open)?;
@@ -307,7 +308,8 @@ impl Host {
         };
         let welcome = || {
             if handover.is_none() {
-                // Ignore the error: the client has disconnected, which its socket reports.
+                // Ignore the error: it means that the client has disconnected, which the socket
+                // reports.
                 let _ = HostMessage::Welcome.send(socket);
             }
         };
@@ -365,7 +367,7 @@ fn serve(client: HostedClient, socket: &UnixStream) {
         HostedClient::Editor(editor) => editor.wait().map_err(|error| error.to_string()),
     };
     let said = left.map_or_else(HostMessage::Refused, |well| HostMessage::Left { well });
-    // Ignore the errors: the process may have ended.
+    // Ignore the errors: the client's process may have ended.
     let _ = said.send(socket);
     let _ = socket.shutdown(std::net::Shutdown::Both);
 }

@@ -18,7 +18,7 @@ struct HostSocket(UnixStream);
 
 impl Drop for HostSocket {
     fn drop(&mut self) {
-        // Ignore the error: the host has closed its end.
+        // Ignore the error: the host may have closed its end.
         let _ = self.0.shutdown(Shutdown::Both);
     }
 }
@@ -52,7 +52,7 @@ pub(super) fn run(
 fn joined(joiner: &Joiner) -> Result<HttpConnection, CommandError> {
     let (stream, image) = UnixStream::pair()?;
     let (socket, said) = joiner.join([image.as_fd(), image.as_fd()])?;
-    // Read the host's messages until the client has disconnected.
+    // The iterator prints the host's texts. Run it until the client has disconnected.
     std::thread::Builder::new().name("http-said".into()).spawn(move || said.for_each(drop))?;
     Ok(HttpConnection { stream, guard: Box::new(HostSocket(socket)) })
 }

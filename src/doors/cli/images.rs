@@ -90,7 +90,7 @@ impl SbclImage {
         self.folder.join("projects")
     }
 
-    /// Returns the installation of the image. Bakes its index at the first use.
+    /// Returns the installation of the image. Creates its index at the first use.
     pub(super) fn installation(&self) -> Result<Installation, CommandError> {
         let sources = self.sources().filter(|folder| folder.is_dir());
         self.bake(sources.as_deref()).map_err(|why| CommandError {
@@ -112,8 +112,8 @@ impl SbclImage {
         Some(installation::cache()?.join(name.trim_end()))
     }
 
-    /// Bakes the exported cross references into an index, unless that has been done. The program's
-    /// build does the same for the SBCL inside the program.
+    /// Creates the index from the exported cross references, unless an index in the current format
+    /// exists. The program's build does the same for the SBCL inside the program.
     fn bake(&self, sources: Option<&Path>) -> Result<(), String> {
         let file = |name: &str| self.folder.join(name);
         let mut head = [0; format::MAGIC.len()];

@@ -75,7 +75,7 @@ fn lists(tool: &Tool) -> &'static [&'static str] {
     LISTS.iter().find(|(name, _)| *name == tool.name()).map_or(&[], |(_, lists)| lists)
 }
 
-/// Lists the entries of the tool's `answer`.
+/// Returns the entries of all lists in the tool's `answer`.
 pub(super) fn entries<'a>(tool: &Tool, answer: &'a Value) -> Vec<&'a Value> {
     lists(tool).iter().filter_map(|list| answer.get(list)?.as_array()).flatten().collect()
 }
@@ -104,7 +104,7 @@ fn collect(value: &Value, files: &mut BTreeSet<String>) {
     }
 }
 
-/// Removes line and column from a place.
+/// Removes the line and the column from a place. Each is a number or a range of numbers.
 fn file_of(place: &str) -> &str {
     let number =
         |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');

@@ -1,5 +1,5 @@
-//! `steelbank lsp`: serves an editor on the standard streams. If Lisp dies, the process executes
-//! the program again and continues with the same editor.
+//! `steelbank lsp`: serves an editor on the standard streams. If Lisp dies or becomes unusable, the
+//! process executes the program again and continues with the same editor.
 
 use std::sync::Arc;
 

@@ -2,10 +2,11 @@
 //! exit code.
 //!
 //! Most subcommands are generated in `commands` from the schemas of [`crate::tools`]. They call the
-//! tool with the given arguments and print its answer. The other subcommands (`serve`, `lsp`,
-//! `index`, `doctor` and so on) are in one file each. `Shell` holds their common state: the global
-//! options, the terminal and the SBCL installation. Commands return an `Exit` or a `CommandError`,
-//! which [`main`] prints and turns into the exit code. Only this module and `main.rs` print.
+//! tool with the given arguments and print its answer. Most of the other subcommands (`serve`,
+//! `lsp`, `index`, `doctor` and so on) are in one file each. `Shell` holds their common state: the
+//! global options, the terminal and the SBCL installation. Commands return an `Exit` or a
+//! `CommandError`, which [`main`] prints and turns into the exit code. Only this module and
+//! `main.rs` print.
 
 mod cache;
 mod call;
@@ -328,7 +329,7 @@ impl Shell {
     }
 
     fn run(self: &Arc<Self>, matches: &ArgMatches) -> Result<Exit, CommandError> {
-        // Skip the check for commands that do not read the cache.
+        // Create and protect the cache folder, except for commands that do not read it.
         if !matches!(matches.subcommand_name(), Some("completions" | "man" | "tools"))
             && let Some(cache) = installation::cache()
         {
@@ -455,7 +456,7 @@ pub fn main() -> ExitCode {
     let without = Steelbank::get().and_then(|bank| serve::without_failed_snapshot(&bank));
     match (outcome, without) {
         (Ok(exit), _) => exit_code(exit),
-        // Nothing has been printed yet, so restart without the failed snapshot.
+        // No answer has been printed yet, so restart without the failed snapshot.
         (Err(trouble), Some(without)) if trouble.exit == Exit::Engine => {
             let mut origin = origin;
             origin.arguments.insert(1.min(origin.arguments.len()), without);

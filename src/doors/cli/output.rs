@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{CommandError, Exit};
 use crate::answer::escape::escaped;
 
-/// The terminal or pipe that answers are written to.
+/// The standard output for answers, with the settings that affect how they are printed.
 pub(super) struct Terminal {
     color: bool,
     quiet: bool,
@@ -34,8 +34,8 @@ impl Terminal {
         Self { color: !plain && rows.is_some(), quiet, rows }
     }
 
-    /// Writes `text` and a line end. On a terminal, places are coloured as by grep, the first line
-    /// is bold, and text that is longer than the screen is truncated.
+    /// Writes `text` and a line end. On a terminal, text that is longer than the screen is
+    /// truncated. With colours, places look as in grep's output, and the first line is bold.
     pub(super) fn text(&self, text: &str) -> Result<(), CommandError> {
         let text = escaped(text);
         let (shown, rest) = self.rows.map_or((&*text, None), |rows| screen(&text, rows));
@@ -76,8 +76,9 @@ impl Terminal {
     }
 }
 
-/// Truncates `text` to a screen of `rows` lines, and returns a note on how to print the rest. The
-/// command's line and the next prompt stay visible.
+/// Truncates `text` to a screen of `rows` lines, but not to fewer than ten lines. The command's
+/// line and the next prompt stay visible. Also returns a note on how to print the rest, or `None`
+/// if nothing was truncated.
 fn screen(text: &str, rows: usize) -> (&str, Option<String>) {
     let fits = rows.saturating_sub(3).max(10);
     let lines = text.lines().count();

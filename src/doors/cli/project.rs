@@ -45,7 +45,8 @@ pub(super) struct ProjectOptions {
 /// The value of --system that selects the project's systems.
 pub(super) const AUTO: &str = "auto";
 
-/// The time limit for loading a system of --system, in seconds.
+/// The time limit for loading a system of --system, and for each load and the writing of an export,
+/// in seconds.
 pub(super) const SYSTEM_SECONDS: u64 = 3600;
 
 impl ProjectOptions {
@@ -54,8 +55,8 @@ impl ProjectOptions {
         Self { project, ..Self::default() }
     }
 
-    /// Returns the project's folder: the value of --project, or else the nearest project's folder,
-    /// from the current folder upwards.
+    /// Returns the project's folder, if there is a project: the value of --project, or else the
+    /// nearest project's folder, from the current folder upwards.
     pub(super) fn root(&self) -> Result<Arc<ProjectRoot>, CommandError> {
         Ok(ProjectRoot::new(match &self.project {
             Some(folder) if !folder.is_dir() => {
@@ -115,13 +116,15 @@ impl ProjectOptions {
     }
 
     /// Loads the systems of --system and prints the errors of those that fail; partly loaded
-    /// systems stay loaded. Returns whether all were loaded.
+    /// systems stay loaded. Returns `false` if a system failed or was skipped because Lisp had died
+    /// while loading it.
     pub(super) fn load(&self, session: &Session, output: &Terminal) -> Result<bool, CommandError> {
         let tools = crate::actions::tools();
         let mut all = true;
         for order in self.loads() {
             if session.recovery().is_deadly(&order) {
-                // Skip this system: Lisp has died twice while loading it, which `status` reports.
+                // Skip this load: Lisp has died during it twice in succession, which `status`
+                // reports.
                 all = false;
                 continue;
             }

@@ -1,9 +1,10 @@
-//! `steelbank serve`: serves MCP on the standard streams and loads the project's systems in the
+//! `steelbank serve`: serves MCP on the standard streams and loads the systems of --system in the
 //! background. `--host`, `--http` and `--share` continue in their own modules.
 //!
-//! The session starts SBCL at once unless the client may still name the project. If Lisp dies, the
-//! process executes the program again in place: the restarted program receives a [`Handover`]
-//! through a descriptor and continues with the same client.
+//! The session starts SBCL at once, unless the client may still name the project and nothing needs
+//! SBCL yet. If Lisp dies or becomes unusable, or a restart is requested, the process executes the
+//! program again in place. The restarted program receives a [`Handover`] through a descriptor and
+//! continues with the same client.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
@@ -42,8 +43,8 @@ pub(super) enum Source {
     Socket(UnixListener),
 }
 
-/// The session of a Lisp that is starting, the handover if this is a restart, and the hooks for the
-/// next restart.
+/// A session, the handover if this is a restart, and the hooks for the next restart. The session's
+/// SBCL is starting, or starts later if the client may still name the project.
 pub(super) struct StartedImage {
     pub(super) session: Session,
     pub(super) handover: Option<Handover>,
@@ -208,8 +209,8 @@ pub(super) fn handed_over(number: Option<RawFd>) -> Result<Option<Handover>, Com
     Ok(Some(adopt_descriptor(number).and_then(Handover::read)?))
 }
 
-/// Returns the hooks that execute the program again after Lisp has died. Only the first call
-/// returns them.
+/// Returns the hooks that execute the program again after Lisp has died or become unusable, or when
+/// a restart is requested. Only the first call returns them.
 pub(super) fn restart_hooks(
     shell: &Arc<Shell>,
     recovery: &Recovery,
@@ -268,7 +269,7 @@ fn prepare(shell: &Shell, session: &Session, loads: &[LoadedItem], moving: Optio
     if named.is_empty()
         && let Some(bank) = session.started()
     {
-        // Make a snapshot now, so that a restart after Lisp's death is faster.
+        // Start to make a snapshot, so that a later restart is faster.
         let _ = bank.make_snapshot_later(false);
     }
 }

@@ -101,7 +101,7 @@ pub(super) struct Joiner {
     joining: Joining,
     linger: u64,
     /// The last text from the host that was printed. The host sends the same text to each client,
-    /// but it is printed once.
+    /// so a text that equals the last text is not printed again.
     last: Arc<Mutex<String>>,
 }
 
@@ -141,7 +141,7 @@ impl Joiner {
         let end = Instant::now() + HOST_WAIT;
         loop {
             let socket = self.connect().map_err(|error| trouble(&error))?;
-            // Ignore a failure and retry: the host has ended.
+            // Ignore a failure, which means that the host has ended or is ending: the loop retries.
             let _ = hand_over(&socket, &self.joining, streams);
             let (shell, last) = (Arc::clone(&self.shell), Arc::clone(&self.last));
             let own = socket.try_clone().map_err(|error| trouble(&error))?;

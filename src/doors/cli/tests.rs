@@ -22,7 +22,7 @@ fn command_line_is_consistent() {
 
 /// Checks that the command line accepts these arguments.
 fn parses(arguments: &[String]) -> Result<(), String> {
-    // A word in capitals is a placeholder for any command.
+    // The word COMMAND is a placeholder for any command.
     let words = arguments.iter().map(|word| if word == "COMMAND" { "doctor" } else { word.as_str() });
     let words: Vec<&str> = std::iter::once("steelbank").chain(words).collect();
     let matches = match command_line().try_get_matches_from(&words) {
@@ -105,8 +105,8 @@ fn arguments(words: &[String]) -> Option<Vec<String>> {
     Some(words[at + 1..].to_vec())
 }
 
-/// Finds steelbank's arguments in a configuration: `"command": "steelbank", "args": […]`, or one
-/// list.
+/// Finds steelbank's arguments in a configuration: `"command": "steelbank", "args": […]`, or
+/// `"command": ["steelbank", …]`.
 fn configured(value: &Value, found: &mut Vec<Vec<String>>) {
     let strings = |list: &Value| -> Vec<String> {
         list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()

@@ -20,10 +20,12 @@ use crate::engine::control::Control;
 /// The maximum number of offered names.
 const MAX_NAMES: usize = 200;
 
-/// Rates the match of `name` with the typed text, both in lower case; the lowest number is best. 0:
-/// the name starts with the text; 1: words of the name start with the parts of the text (`m-v-b`)
-/// or with its letters (`mvb`); 2: the name contains the text, if that has at least three
-/// characters.
+/// Rates how well `name` matches the typed text; both are in lower case. The lowest number is best.
+/// `None` if the name does not match.
+///
+/// * 0: the name starts with the text.
+/// * 1: words of the name start with the parts of the text (`m-v-b`) or with its letters (`mvb`).
+/// * 2: the name contains the text, which has at least three characters.
 fn fit(name: &str, typed: &str) -> Option<u8> {
     if name.starts_with(typed) {
         return Some(0);
@@ -46,7 +48,7 @@ fn fit(name: &str, typed: &str) -> Option<u8> {
 }
 
 /// A candidate: match quality, length and text, which determine the order; then the protocol's kind
-/// number, and the symbol unless the candidate is local or a keyword.
+/// number and the symbol. Local names and the keywords of a call's parameters have no symbol.
 type Offered<'a> = (u8, usize, Cow<'a, str>, u32, Option<&'a Accessible>);
 
 impl Server {

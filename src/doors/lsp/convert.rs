@@ -80,7 +80,8 @@ pub(super) fn uri_of(path: &Path) -> String {
 }
 
 /// Returns the byte offset of a position. A position past the end of a line is the line's end, and
-/// a position past the last line is the text's end.
+/// a position past the last line is the text's end. A position inside a character is that
+/// character's end.
 pub(super) fn offset_from(
     position: &Value,
     text: &str,

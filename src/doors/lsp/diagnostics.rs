@@ -1,5 +1,6 @@
-//! Diagnostics: unbalanced parentheses while the user types, and the compiler's diagnostics when a
-//! file is saved or after a pause in typing.
+//! Diagnostics: errors in the structure, such as unbalanced parentheses, while the user types; and
+//! the compiler's diagnostics when a file is saved, after a pause in typing, or after a change of
+//! the image.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -60,8 +61,8 @@ struct Spare {
 }
 
 impl Spare {
-    /// Starts a copy from the snapshot of the loaded systems. If that fails, requests a new
-    /// snapshot, unless one was requested since the image's last change.
+    /// Starts a copy from the snapshot of the loaded systems. If that fails and the image has
+    /// changed since the last request for a snapshot, requests a new snapshot.
     fn start(&mut self, bank: &Steelbank) -> Option<(u64, SpareCopy)> {
         let stamp = bank.index().stamp();
         if let Ok(copy) = bank.run(&SpareCopyRequest, &Control::new(CHECK_TIME)) {
@@ -122,9 +123,9 @@ impl Server {
     }
 
     /// Compiles a document in a confined copy after `pause`, if no newer version exists by then.
-    /// Without a snapshot for such a copy, only a `saved` file is checked, together with its
-    /// system. Does nothing for other files than `.lisp` files, and if the editor's options disable
-    /// compilation.
+    /// Without a snapshot for such a copy, only a `saved` file is checked, together with its system
+    /// or with all loaded systems. Does nothing for other files than `.lisp` files, or if the
+    /// server was started with --no-compile.
     pub(super) fn check_later(&self, document: &Arc<OpenDocument>, pause: Duration, saved: bool) {
         if self.compile && document.path.extension().is_some_and(|kind| kind == "lisp") {
             let due = Instant::now() + pause;
@@ -158,8 +159,8 @@ impl Server {
         self.check_due.notify_all();
     }
 
-    /// Updates the editor after a change of the image: refreshes its semantic tokens, and compiles
-    /// the documents with compiler diagnostics again.
+    /// Updates the editor after a change of the image: refreshes its semantic tokens, and schedules
+    /// a new check of each document that has compiler diagnostics.
     fn refresh(&self) {
         self.refresh_tokens();
         for document in self.documents().iter().filter(|document| !document.compiled.lock().is_empty()) {
@@ -258,7 +259,9 @@ impl Server {
         if !saved {
             return Ok(None);
         }
-        // Load no other system, because its diagnostics would not concern this document.
+        // If the file belongs to a loaded system, load only that system, because diagnostics of
+        // other systems do not concern this document. Otherwise load all loaded systems again, and
+        // the file if it is not loaded.
         let system = bank.system_of(&document.path);
         let mut request = CheckRequest { confined: true, system, ..CheckRequest::default() };
         if bank.loaded_date(&document.path).is_none() {
@@ -268,8 +271,9 @@ impl Server {
         Ok(Some(self.diagnostics_in(document, &answer.diagnostics)))
     }
 
-    /// Loads the loaded systems in a scratch image from the texts on disk, which compiles changed
-    /// files and their dependents. Shows the diagnostics of open documents without unsaved changes.
+    /// Loads the loaded systems again in a scratch image, from the texts on disk. This compiles
+    /// changed files and their dependents. Shows the diagnostics of open documents without unsaved
+    /// changes.
     pub(super) fn check_project(&self, control: &Control) -> Answered {
         let request = CheckRequest { confined: true, ..CheckRequest::default() };
         let answer = self.bank()?.run(&request, control)?;
@@ -285,7 +289,7 @@ impl Server {
         Ok(json!(answer))
     }
 
-    /// Selects the diagnostics that concern the document.
+    /// Returns the diagnostics in the document, converted to the protocol's form.
     fn diagnostics_in(&self, document: &OpenDocument, said: &[Diagnostic]) -> Vec<Value> {
         let here = |said: &&Diagnostic| {
             said.place.as_ref().is_some_and(|place| self.native(place.file.as_ref()) == document.path)

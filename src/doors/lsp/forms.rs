@@ -1,5 +1,5 @@
-//! Code lenses that show the number of uses of a definition, and code actions that balance
-//! parentheses.
+//! Code lenses that show the number of uses of a definition, and code actions that correct errors
+//! in a document's structure, such as unbalanced parentheses.
 
 use std::sync::atomic::Ordering;
 
@@ -48,9 +48,10 @@ impl Server {
         Ok(lens)
     }
 
-    /// Returns an edit that corrects the first error in the document's structure, such as an
-    /// unbalanced parenthesis, according to the indentation. Returns no edit if the error, the line
-    /// where it becomes visible and the correction are all outside the requested lines.
+    /// Returns a quick fix for the first error in the document's structure, such as an unbalanced
+    /// parenthesis. The fix follows the indentation. Returns no fix if the error, the line where it
+    /// becomes visible and the correction are all outside the requested lines, or if the editor
+    /// requests only other kinds of actions.
     pub(super) fn code_actions(&self, params: &Value) -> Answered {
         let document = self.document_of(params)?;
         let encoding = self.encoding();

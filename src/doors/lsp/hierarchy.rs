@@ -19,7 +19,7 @@ use crate::actions::uses::occurrences::OccurrenceKind;
 use crate::answer::LispName;
 use crate::engine::control::Control;
 
-/// The protocol's kinds of symbols.
+/// The protocol's numbers for kinds of symbols.
 const CLASS: u32 = 5;
 const FUNCTION: u32 = 12;
 
@@ -124,8 +124,8 @@ impl Server {
         Ok(known.map_or(Value::Null, |item| json!([item])))
     }
 
-    /// Returns the hierarchy item of a class, at the class's name. `None` if the image has no
-    /// readable source position of the class.
+    /// Returns the hierarchy item of a class, at the class's name. `None` if the symbol names no
+    /// class, or if the image has no readable source position of the class.
     fn class_item(&self, known: &Description, control: &Control) -> Option<Value> {
         let class = known.class.as_ref()?;
         let mut place = class.sources.iter().find_map(|source| self.place(&source.place, control))?;
@@ -137,8 +137,9 @@ impl Server {
         self.item(&SymbolName::new(known.package.clone()?, &*known.name), CLASS, &place)
     }
 
-    /// Returns the classes that `names` selects from the description of the item's class, such as
-    /// its superclasses.
+    /// Returns the hierarchy items of the classes that `names` selects from the description of the
+    /// item's class, such as its superclasses. Omits classes that have no item; see
+    /// [`Server::class_item`].
     pub(super) fn related_types(
         &self,
         params: &Value,

@@ -17,9 +17,9 @@ use crate::engine::control::Control;
 const MAX_HINTS: usize = 500;
 
 impl Server {
-    /// Returns hints for calls of functions outside COMMON-LISP: at each optional argument, and at
-    /// required arguments that are numbers, strings or characters. Skips arguments that contain the
-    /// parameter's name.
+    /// Returns hints for function calls in the requested range, except calls of COMMON-LISP
+    /// functions. There is a hint at each optional argument, and at required arguments that are
+    /// unsigned numbers, strings or characters. Skips arguments that contain the parameter's name.
     pub(super) fn hints(&self, params: &Value, control: &Control) -> Answered {
         let document = self.document_of(params)?;
         let encoding = self.encoding();

@@ -85,8 +85,9 @@ fn guess(name: &str) -> Style {
     }
 }
 
-/// Computes the indentation of the lines in `within`, which are numbered from 1. Returns the
-/// number, the old indentation and the new indentation of each line to change.
+/// Computes the indentation of the lines in `within`, which are numbered from 1. Skips blank lines,
+/// lines that start inside a token such as a string, and comments that must not be moved. Returns
+/// the number, the old indentation and the new indentation of each line to change.
 fn indentation(
     text: &str,
     read: &LispText,
@@ -163,7 +164,8 @@ fn inner_column(
         Style::Body(distinguished) if argument < distinguished => column(open) + 4,
         Style::Body(_) => column(open) + 2,
         Style::Arguments if head == "loop" && before > 2 && text[at as usize..].starts_with(['(', ';']) => {
-            // The forms after a DO keyword are aligned.
+            // Align a form or a comment with the first of the forms after the last keyword, such as
+            // DO.
             let forms = elements[1..before].iter().rev();
             let forms = forms.take_while(|datum| matches!(datum, Datum::Form(_))).last();
             column(forms.map_or(read.span(elements[1]).start, |form| read.span(*form).start))

@@ -3,8 +3,8 @@
 //!
 //! `server` reads the editor's messages and runs each request on a thread. `documents` holds the
 //! open documents, `view` maps places between their text and the loaded text, and `convert`
-//! converts positions, ranges and URIs. `restart` lets the session survive Lisp's death. Each other
-//! module implements some of the requests.
+//! converts positions, ranges and URIs. `restart` lets the session survive a restart of the
+//! program. Each other module implements some of the requests.
 
 mod complete;
 mod convert;

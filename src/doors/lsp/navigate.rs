@@ -118,7 +118,8 @@ impl Server {
         let mut request = CodeFindReferencesRequest::new(barred(&symbol.name));
         (request.package, request.limit) = (Some(symbol.package.clone()), 100_000);
         request.project_only = bank.root().is_some();
-        // A symbol that does not exist in the image occurs only in open text.
+        // An error usually means that the image has no such symbol. The symbol then occurs only in
+        // open documents.
         let Ok(answer) = bank.ask(&request, control) else {
             control.check().map_err(Error::from)?;
             return Ok(places);

@@ -108,7 +108,8 @@ impl Server {
 
     /// Plans the rename on the texts on disk, and moves its edits to the current text of open
     /// documents. In unsaved documents, the forms that have changed since the load are searched by
-    /// reading the text. The user must confirm the edits in these forms.
+    /// reading the text. The user must confirm the edits in these forms. Fails if a file with
+    /// unsaved changes has also changed on disk since it was loaded.
     fn rename_symbol(&self, found: &FileOccurrence, new: &str, control: &Control) -> Answered {
         let mut request = RenameRequest::new(barred(&found.symbol.name), new);
         request.package = Some(found.symbol.package.clone());

@@ -1,5 +1,5 @@
-//! Lets an editor's session survive Lisp's death: hands its documents and pending requests over to
-//! the restarted program.
+//! Lets an editor's session survive a restart of the program in place: hands its documents and
+//! pending requests over to the restarted program.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -131,14 +131,14 @@ impl Server {
         let (lost, repeated): (Vec<_>, Vec<_>) =
             left.into_iter().partition(|request| request.method == "workspace/executeCommand");
         for request in lost {
-            let why = "Lisp died during the command and is restarting. Retry.";
+            let why = "Lisp restarted during this command, and its work is lost. Retry.";
             // Only add to the buffer, so as not to wait for an editor that does not read.
             self.output.add(&response(request.id.clone(), Err(RequestRefusal::failed(why))));
         }
         repeated
     }
 
-    /// Defers a request that Lisp's death interrupted, so that the restarted program answers it.
+    /// Defers a request that ends after Lisp's death, so that the restarted program answers it.
     /// Returns `false` if the program will not restart.
     pub(super) fn defer(&self, request: &Arc<Request>) -> bool {
         if !self.session().will_restart() {
@@ -160,7 +160,8 @@ impl Server {
         }
     }
 
-    /// Returns how to start Lisp again after it has died too often, for the end of a sentence.
+    /// Returns how to start Lisp again if the program does not restart it, for the end of a
+    /// sentence.
     fn remedy(&self) -> &str {
         match self.joined {
             Some(_) => "an agent that shares it can call restart-lisp",
@@ -169,7 +170,7 @@ impl Server {
     }
 
     /// Waits until the loads from before the restart have been repeated, at most for
-    /// [`RELOAD_WAIT`].
+    /// [`RELOAD_WAIT`]. Also returns if the request is cancelled.
     pub(super) fn await_reload(&self, is_cancelled: impl Fn() -> bool) {
         let end = Instant::now() + RELOAD_WAIT;
         let mut reloading = self.reloading.lock();

@@ -31,7 +31,8 @@ use crate::handle::ChangeListener;
 use crate::handle::recovery::ClientHandover;
 use crate::tools::Session;
 
-/// The maximum number of concurrent requests. At this limit, no further messages are read.
+/// The maximum number of concurrent requests. At this limit, a further request waits, and no
+/// messages after it are read.
 const THREADS: usize = 16;
 
 /// Runs the loads at startup, or waits until the host has run them, and returns their errors.
@@ -81,7 +82,7 @@ pub(super) struct Server {
     pub(super) initialized: Mutex<Value>,
     pub(super) running: Mutex<HashMap<RequestId, (Cancellation, Arc<Request>)>>,
     pub(super) ended: Condvar,
-    /// The requests that Lisp's death interrupted. The restarted program answers them.
+    /// The requests that ended after Lisp's death. The restarted program answers them.
     pub(super) deferred: Mutex<Vec<Arc<Request>>>,
     /// Whether the loads from before a restart are being repeated.
     pub(super) reloading: Mutex<bool>,
@@ -450,7 +451,8 @@ impl Server {
         }
     }
 
-    /// Runs the loads at startup or, with `again`, after a restart. Shows their progress.
+    /// Runs the loads at startup or, with `again`, after a restart, and shows their progress. Then
+    /// subscribes to changes of the image.
     fn load_first(self: &Arc<Self>, load: FirstLoad, again: bool) {
         let token = "steelbank/load";
         let shown = self.progress.load(Ordering::Relaxed);

@@ -50,8 +50,8 @@ impl Server {
         };
         let request = OccurrencesRequest { elsewhere: false, on_disk: true, ..OccurrencesRequest::new(path) };
         let answer = bank.ask(&request, control).ok().filter(|answer| answer.fresh).map(Arc::new);
-        // If the file has changed on disk since it was loaded, keep the earlier answer about the
-        // loaded text.
+        // If the request failed, or if the file has changed on disk since it was loaded, keep the
+        // earlier answer about the loaded text.
         let answer = answer.or(before);
         self.loaded.lock().insert(path.to_owned(), (date, stamp, answer.clone()));
         answer
@@ -107,7 +107,8 @@ impl Server {
         Some(ShownText { lines: LineIndex::new(text.as_bytes()), text })
     }
 
-    /// Converts `places` to the protocol's locations, without duplicates.
+    /// Converts `places` to the protocol's locations, in order and without duplicates. Omits places
+    /// that are not in the current text of a readable file.
     pub(super) fn locations(&self, mut places: Vec<Place>) -> Vec<Value> {
         places.sort();
         places.dedup();
@@ -123,8 +124,7 @@ impl Server {
         located.collect()
     }
 
-    /// Returns the places of the symbol `name` of `package` in open documents: first the
-    /// definitions, then the uses.
+    /// Returns the places of `symbol` in open documents: first the definitions, then the uses.
     pub(super) fn in_documents(&self, symbol: &SymbolName, control: &Control) -> (Vec<Place>, Vec<Place>) {
         let (mut definitions, mut uses) = (Vec::new(), Vec::new());
         for document in self.documents() {
@@ -150,7 +150,7 @@ pub(super) fn defines(found: &FileOccurrence) -> bool {
     matches!(found.role, SyntaxRole::Definition | SyntaxRole::Structure | SyntaxRole::Named)
 }
 
-/// Returns the token or form that starts at a location's line and column in `text`.
+/// Returns the form that starts at a location's line and column in `text`, or else the token there.
 fn token_at(text: &str, lines: &LineIndex, at: &Location) -> Option<Range> {
     let at = LineColumn { line: at.line?, column: at.column.unwrap_or(1) };
     let start = lines.offset(text.as_bytes(), at, PositionEncoding::Characters)?;

@@ -82,9 +82,9 @@ impl Client {
     }
 
     /// Runs a request at once or on a pool's thread. `work` writes the response line and returns
-    /// whether the engine failed. If the engine failed on a pool's thread because Lisp has died, a
-    /// request that only reads is left to the restarted program. A panic becomes an internal error
-    /// of this request alone.
+    /// whether the engine failed. If the engine failed on a pool's thread because Lisp has died,
+    /// and the program will restart, a request that only reads is left to the restarted program. A
+    /// panic becomes an internal error of this request alone.
     pub(super) fn submit(
         self: &Arc<Self>,
         line: &[u8],
@@ -138,7 +138,8 @@ impl Client {
     }
 }
 
-/// A call, and the properties of its request that determine on which thread it runs.
+/// A call with the properties of its request. `effect` and `at_once` select the thread that runs
+/// the call; `is_short` marks a call that need not wait for long work.
 pub(super) struct PooledRequest {
     pub(super) effect: Effect,
     pub(super) at_once: bool,

@@ -1,5 +1,5 @@
-//! Tracks a client's calls in progress, so that they can be cancelled, and runs calls that may wait
-//! on pools of threads.
+//! Tracks a client's calls in progress, so that they can be cancelled. Calls that may wait run on
+//! the pools of threads that this module also provides.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,7 +34,8 @@ struct CallTable {
     running: Vec<UnansweredCall>,
 }
 
-/// A call that has not ended. The code that takes it from [`Calls`] must respond to it.
+/// A call that has not ended. The code that takes it from [`Calls`] must respond to it, unless the
+/// client has cancelled the call.
 pub(super) struct UnansweredCall {
     serial: u64,
     id: Id,
@@ -66,8 +67,8 @@ impl UnansweredCall {
 }
 
 impl Calls {
-    /// Adds a call that starts or queues. `line` is its request if it may be repeated. A `brief`
-    /// call need not wait for long work.
+    /// Adds a call that starts or queues, and returns its serial number. `line` is the call's
+    /// request if it may be repeated. A `brief` call need not wait for long work.
     pub(super) fn add(&self, id: Id, cancellation: Cancellation, line: Option<Vec<u8>>, brief: bool) -> u64 {
         let mut table = self.table.lock();
         table.next += 1;
@@ -177,9 +178,9 @@ impl Calls {
         self.wait_while(end, meanwhile, |_| true);
     }
 
-    /// Waits until all lines are processed and all calls that will end soon have ended. Excludes
-    /// deferred calls and, with `brief`, calls that may wait for long work. Gives up at `end`, or
-    /// when `meanwhile` returns `false`.
+    /// Waits until all lines are processed and all calls have ended, except deferred calls and,
+    /// with `brief`, calls that may wait for long work. Gives up at `end`, or when `meanwhile`
+    /// returns `false`.
     pub(super) fn wait_for_answers(&self, brief: bool, end: Instant, meanwhile: impl Fn() -> bool) {
         self.wait_while(Some(end), meanwhile, |call| call.failed.is_none() && (call.brief || !brief));
     }

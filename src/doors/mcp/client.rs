@@ -117,7 +117,8 @@ impl Client {
         self.reader.close();
     }
 
-    /// Starts the threads that read and write.
+    /// Starts the client's threads: the reader, its standby thread, the writer of progress
+    /// notifications and, if the image is shared, a thread that waits until the socket is closed.
     pub(super) fn spawn_threads(self: &Arc<Self>) -> io::Result<()> {
         self.spawn("mcp-progress", |client| {
             client.output.run_progress_writer();

@@ -62,7 +62,8 @@ fn values(
     Ok((found.into_iter().map(|(_, value)| value).collect(), total))
 }
 
-/// Returns the names of matching symbols, with package prefixes as typed.
+/// Returns the names of matching symbols, with the package prefix as typed, and the total number of
+/// matches.
 fn symbols(typed: &str, session: &Session, call: &Call) -> Result<(Vec<String>, usize), QueryError> {
     if session.tools().get("apropos").is_err() {
         return Ok(Default::default());

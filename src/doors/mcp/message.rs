@@ -34,7 +34,7 @@ impl Id {
     }
 }
 
-/// A parsed line.
+/// A parsed message.
 #[derive(Debug)]
 pub(super) enum Message<'a> {
     /// A request from the client.

@@ -36,7 +36,7 @@ pub(super) struct Protocol {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 enum Lifecycle {
-    /// The client has sent no request yet, except `ping` and `server/discover`.
+    /// No request of the client has been accepted yet, except `ping` and `server/discover`.
     #[default]
     None,
     /// The client has sent `initialize`; the response had this version.
@@ -57,7 +57,7 @@ pub(super) struct Meta<'a> {
 }
 
 impl<'a> Meta<'a> {
-    /// Parses a request's `_meta`. Ignores values that are not objects.
+    /// Parses a request's `_meta`. Ignores a value that cannot be parsed, such as a number.
     pub(super) fn read(json: Option<&'a RawValue>) -> Self {
         json.and_then(|json| serde_json::from_str(json.get()).ok()).unwrap_or_default()
     }
@@ -83,8 +83,8 @@ impl<'a> Meta<'a> {
         self.version().is_some_and(|version| VERSIONS.contains(&version) && !version.has_initialize())
     }
 
-    /// Returns the error for a request that is outside a session and lacks required metadata.
-    /// Returns `None` if the metadata is complete.
+    /// Returns the error for a request that is outside a session and lacks required metadata. The
+    /// error's message starts with `before`. Returns `None` if the metadata is complete.
     pub(super) fn incomplete(&self, before: &str) -> Option<ErrorData> {
         let missing = self.missing();
         (!missing.is_empty()).then(|| {
@@ -126,7 +126,8 @@ struct Capabilities {
 }
 
 impl Protocol {
-    /// Starts a session, and returns its version.
+    /// Starts a session, and returns its version: the requested version if it is supported and has
+    /// sessions, or else the newest version with sessions.
     pub(super) fn initialize(&mut self, params: Option<&RawValue>) -> Result<ProtocolVersion, ErrorData> {
         let read = params.and_then(|params| serde_json::from_str::<Initialize>(params.get()).ok());
         let Some(asked) = read else {

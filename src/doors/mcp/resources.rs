@@ -177,9 +177,9 @@ fn all(session: &Session, call: &Call) -> Result<Vec<Resource>, QueryError> {
     Ok(all)
 }
 
-/// Returns the names of the project's systems (with `loaded`, only of the loaded systems) and of
-/// the files of all systems. Both lists are empty if there is no project, while the client may
-/// still name its project, or if the client is not offered `list-systems`.
+/// Returns the names of the project's systems (with `loaded`, only of the loaded systems) and the
+/// paths of the files of all systems. Both lists are empty if there is no project, while the client
+/// may still name its project, or if the client is not offered `list-systems`.
 pub(super) fn systems_and_files(
     session: &Session,
     call: &Call,

@@ -53,8 +53,8 @@ pub fn serve_on(
 }
 
 /// Like [`serve_on`]. With `restarts`, also restarts the program in place, with the same client,
-/// when Lisp dies or a restart is requested. `handover` is the state of the client from before a
-/// restart.
+/// when Lisp dies or becomes unusable, or when a restart is requested. `handover` is the state of
+/// the client from before a restart.
 ///
 /// # Errors
 /// [`ServeError`].

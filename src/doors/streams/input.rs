@@ -259,7 +259,8 @@ impl Unread {
         }
     }
 
-    /// Removes the taken bytes from the buffer when that is cheap.
+    /// Removes the taken bytes from the buffer if all bytes or more than [`CHUNK`] bytes were
+    /// taken.
     fn make_room(&mut self) {
         if self.start == self.bytes.len() {
             self.clear();

@@ -73,8 +73,8 @@ pub(in crate::doors) fn private_copy(stream: &impl AsFd) -> io::Result<OwnedFd> 
     Ok(fcntl_dupfd_cloexec(stream, HIGH).or_else(|_| fcntl_dupfd_cloexec(stream, 3))?)
 }
 
-/// Removes the standard streams from the process. Returns private copies for the protocol's input
-/// and output.
+/// Replaces standard input by /dev/null and standard output by standard error. Returns private
+/// copies of the original streams for the protocol's input and output.
 ///
 /// # Errors
 /// There is no free descriptor or no /dev/null.

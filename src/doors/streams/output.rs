@@ -64,8 +64,8 @@ impl ClientOutput {
         self.waiting.lock().failed
     }
 
-    /// Adds lines, which the next [`ClientOutput::flush`] writes, unless writing has failed. Never
-    /// blocks.
+    /// Adds lines, which the next [`ClientOutput::flush`] writes. Drops them if writing has failed.
+    /// Never blocks.
     pub(in crate::doors) fn add(&self, lines: &[u8]) {
         let mut waiting = self.waiting.lock();
         if !waiting.failed {

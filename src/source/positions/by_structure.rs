@@ -16,7 +16,7 @@ struct RecordedForm<'a> {
     /// Whether the numbers are certainly SBCL's.
     sure: bool,
     /// For a call or a macro expansion: the token of the form's operator, if that is the symbol.
-    /// Records of other forms are not located at this token.
+    /// Other records are not located at this token.
     operator: Option<usize>,
     /// The symbol's tokens inside the form.
     inside: Vec<usize>,

@@ -56,8 +56,8 @@ impl Tapped {
         named.flat_map(|&name| &self.events[name as usize]).copied()
     }
 
-    /// Looks up the target symbol among the file's names. Its home package may have been renamed
-    /// since the file was read.
+    /// Returns the index of `sought` among the file's names. If its home package has been renamed
+    /// since the file was read, `means` recognizes the old package.
     pub(super) fn symbol(&self, sought: &SymbolName, means: &dyn Fn(&str) -> bool) -> Option<u32> {
         let named = self.by_name.get(&sought.name)?;
         let name = |index: u32| &self.sidecar.names[index as usize];
@@ -71,7 +71,7 @@ impl Tapped {
     }
 
     /// Lists the events of symbol `name` inside the event `around` of the form at `index`, in
-    /// order.
+    /// order. Omits events that are not elements of a list.
     fn inside(&self, index: usize, around: usize, name: u32) -> Vec<usize> {
         let (all, form) = (&self.events[name as usize], &self.sidecar.forms[index]);
         let start = form.events[around].start;

@@ -95,8 +95,9 @@ impl PositionedFile {
             .collect()
     }
 
-    /// Returns the nearest macro at or around sub-form `number` of top-level form `form`. It
-    /// expands into the definition that the image records there. Needs a sidecar.
+    /// Returns the macro that expands into the definition that the image records at sub-form
+    /// `number` of top-level form `form`. It is the nearest macro that is the operator of the
+    /// sub-form or of a list around it. Needs a sidecar.
     pub fn expander_at(&self, form: u32, number: u32) -> Option<SymbolName> {
         let Reading::Tap(tapped) = &self.reading else { return None };
         let form = tapped.sidecar.form(form)?;

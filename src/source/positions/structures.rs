@@ -208,8 +208,8 @@ pub(super) fn symbol(tapped: &Tapped, form: &TapForm, event: usize) -> Option<Sy
 }
 
 impl PositionedFile {
-    /// Lists the ranges of the argument keyword `keyword` in lists that begin with `sought`. Needs
-    /// a sidecar.
+    /// Lists the ranges of the keyword `keyword` in calls of `sought` that pass keyword arguments
+    /// only. Needs a sidecar.
     pub fn keyword_arguments(
         &self,
         sought: &SymbolName,

@@ -66,7 +66,8 @@ impl Tapped {
         standard.is_none() && (self.sidecar.kind(name) == NameKind::Macro || local())
     }
 
-    /// Returns whether symbol `name` at `event` may refer to a local variable or function.
+    /// Returns whether symbol `name` at `event` may refer to a local binding: of a variable,
+    /// function, block or tag.
     fn is_local(&self, index: usize, event: usize, name: u32) -> bool {
         let (form, contexts) = (&self.sidecar.forms[index], self.contexts(index));
         let context = &contexts[event];
@@ -271,8 +272,8 @@ impl PositionedFile {
     }
 
     /// Counts the designators that may mean `sought`: uninterned symbols with its name that no
-    /// package definition explains, and keywords with its name where names are looked up. `exists`
-    /// must return whether there is a package with that name.
+    /// package definition explains and that name no package, and keywords with its name where names
+    /// are looked up. `exists(package)` must return whether `package` is the name of a package.
     pub fn unexplained_designators(&self, sought: &SymbolName, exists: &dyn Fn(&str) -> bool) -> usize {
         let Reading::Tap(tapped) = &self.reading else { return 0 };
         let sidecar = &tapped.sidecar;
@@ -369,8 +370,9 @@ struct SeenToken<'a> {
 }
 
 impl SeenToken<'_> {
-    /// Returns whether the token is where a user macro may expect a name to define:
-    /// `(define name …)`, `(define () ("name" name) …)`, `(define x (slots (name …)))`.
+    /// Returns whether the token is where a user macro may expect a name to define: `(define name
+    /// …)`, `(define () ("name" name) …)`, `(define x (slots (name …)))`. A token after `:type` is
+    /// not.
     fn may_be_defined(&self, sidecar: &Sidecar) -> bool {
         let place = |event: &usize| self.form.events[*event].place;
         let around: Vec<u32> = self.form.ancestors(self.event).take(2).map(|list| place(&list)).collect();

@@ -9,7 +9,7 @@ use steelbank_reader::{Datum, FormId, FormKind, LispText, Token, TokenKind, TopL
 use super::sidecar::{Abbreviation, EventKind, Name, NameKind, ReadEvent, Sidecar, TapForm};
 
 /// Resolves a token that is read in the given package to a symbol, and to the kind of operator that
-/// the symbol names.
+/// the symbol names. Returns `None` for a token that must be omitted.
 pub(crate) type Resolve<'a> = dyn Fn(&Token, Option<&str>) -> Option<(Name, NameKind)> + 'a;
 
 /// Builds the sidecar of the top-level forms of `text` with the numbers that `wanted` accepts.

@@ -40,11 +40,11 @@ pub enum SyntaxRole {
     Declaration,
     /// Part of a backquoted form, outside of commas.
     Template,
-    /// Read, but not part of the form: inside `#.`, or the test of `#+`.
+    /// Not a token of the form: inside `#.`, in the test of `#+`, or produced by a reader macro.
     ReadTime,
     /// A block name, as in `(return-from x)`, which can also be a function's name; or a tag.
     Block,
-    /// A variable bound by a lambda list, LET or similar.
+    /// A variable or local function that a lambda list, LET, FLET or a similar operator binds.
     Binding,
     /// A keyword of the LOOP macro. LOOP compares keywords by name, not as symbols.
     LoopKeyword,
@@ -67,7 +67,8 @@ pub fn is_looked_up(sidecar: &Sidecar, form: &TapForm, event: usize) -> bool {
 }
 
 /// Returns whether the designator `event` names a package: as an argument of IN-PACKAGE,
-/// FIND-PACKAGE or a symbol lookup, or in a package definition.
+/// FIND-PACKAGE or a function that takes symbols and a package, such as INTERN or EXPORT; or in a
+/// package definition.
 pub fn names_package(sidecar: &Sidecar, form: &TapForm, event: usize) -> bool {
     let walk = RoleFinder { sidecar, form };
     let operator = |list: usize| walk.operator(list).map_or("", Name::name);

@@ -107,7 +107,7 @@ pub struct TapForm {
 pub enum EventKind {
     /// A form that the compiler numbered.
     Form(u32),
-    /// A list without a number: quoted data.
+    /// A list without a number, such as quoted data.
     List,
     /// A symbol, by index into [`Sidecar::names`].
     Symbol(u32),
@@ -117,8 +117,8 @@ pub enum EventKind {
     Other,
 }
 
-/// The operators for which the reader has abbreviations, and which determine how the text inside
-/// them is interpreted.
+/// An operator that the reader can abbreviate, such as QUOTE. It determines how the text inside the
+/// object is interpreted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Abbreviation {
     /// Another operator, or no operator.

@@ -16,7 +16,7 @@ pub(crate) struct Comparison {
     pub(crate) uses: usize,
     /// Lookups compared: every name in every package.
     pub(crate) lookups: usize,
-    /// The differences, one line each.
+    /// The first 1,000 differences, one line each.
     pub(crate) differences: Vec<String>,
 }
 

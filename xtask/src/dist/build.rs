@@ -56,7 +56,7 @@ pub(super) fn program(checkout: &Path, folder: &Path) -> Result<PathBuf, String>
 }
 
 /// Sets the dates of the Lisp half's files to the commit's date, because the index in the program
-/// contains the dates of two files.
+/// contains dates of these files.
 fn date_lisp(checkout: &Path) -> Result<(), String> {
     let date = SystemTime::UNIX_EPOCH + Duration::from_secs(epoch()?);
     let files = output(Command::new("git").args(["ls-files", "lisp"]).current_dir(checkout))?;
@@ -75,8 +75,8 @@ fn machine() -> Result<[String; 2], String> {
     Ok([packages.to_string_lossy().into_owned(), String::from_utf8_lossy(&rust).trim().to_owned()])
 }
 
-/// Builds this commit again in another checkout with the same SBCL, and checks that the programs
-/// differ only in SBCL's core.
+/// Builds this commit in this checkout and in a new one, with the same SBCL, and checks that the
+/// two programs differ only in SBCL's core.
 pub(crate) fn twice() -> Made {
     let changed = output(Command::new("git").args(["status", "--porcelain"]).current_dir(root()))?;
     if !changed.is_empty() {
@@ -98,8 +98,8 @@ pub(crate) fn twice() -> Made {
     std::fs::remove_dir_all(&again).map_err(|error| format!("{}: {error}", again.display()))
 }
 
-/// Compares two programs, and describes their differences. Fails if they differ outside SBCL's
-/// core.
+/// Compares two programs, and describes their differences. Fails if their sizes or the positions of
+/// their cores differ, or if they differ outside SBCL's core.
 fn compared(programs: [&Path; 2]) -> Result<String, String> {
     let [(one, core), (other, other_core)] =
         [(read(programs[0])?, core_of(programs[0])?), (read(programs[1])?, core_of(programs[1])?)];

@@ -112,7 +112,9 @@ pub(super) fn all(release: &Release) -> Made {
     asks("the tar archive's program", &mut place.command(unpacked.join(program)))?;
     wheel(release, &place)?;
     if output(within(&ISOLATED).arg("true")).is_err() {
-        println!("== skipped, because this system does not allow unshare: the Debian package and the image");
+        println!(
+            "== skipped, because unshare is not allowed: the Debian package, the image, and README's session in Debian"
+        );
     } else {
         if has("dpkg", "the package for Debian") {
             deb(release, &place)?;
@@ -268,7 +270,7 @@ pub(super) fn within(options: &[&str]) -> Command {
 }
 
 /// Runs README's session with the program in `folder` as the root folder, which gets a copy of the
-/// shop, /proc and, as in containers, /dev/null.
+/// shop, /proc, and an empty file as /dev/null.
 fn session_in(folder: &Path, what: &str) -> Made {
     println!("== {what}: README's session");
     made(&folder.join("proc"))?;

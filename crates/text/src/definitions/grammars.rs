@@ -1,5 +1,5 @@
 //! The tree-sitter grammars and the queries that find definitions. Most grammars come with a tag
-//! query. Queries in `queries/` extend or replace it.
+//! query. Queries in `queries/` extend it, or take its place for a grammar without one.
 
 use crate::kind::DefinitionKind;
 use crate::language::Language;
@@ -56,14 +56,14 @@ fn compile((language, queries): Parts) -> Result<Tagger, tree_sitter::QueryError
 fn kind(capture: &str) -> Option<DefinitionKind> {
     let name = capture.strip_prefix("definition.")?;
     Some(match name {
-        // Swift's tag query and those of older grammars use this capture for several kinds;
-        // `refine` distinguishes them by node.
+        // Rust's and Swift's tag queries also use this capture for traits and protocols; `refine`
+        // distinguishes them by node.
         "interface" => DefinitionKind::Interface,
         name => DefinitionKind::named(name).unwrap_or(DefinitionKind::Definition),
     })
 }
 
-/// Includes a query from `queries/`, which extends or replaces a grammar's tag query.
+/// Includes a query from `queries/`.
 macro_rules! query {
     ($name:literal) => {
         include_str!(concat!("queries/", $name, ".scm"))

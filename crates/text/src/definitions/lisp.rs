@@ -1,4 +1,5 @@
-//! Finds the definitions in a Lisp text by their operators.
+//! Finds the definitions in a Lisp text by their operators: those in `definers.table`, and at top
+//! level also other operators with names that begin with `def`.
 
 use crate::kind::DefinitionKind;
 use crate::language::Language;
@@ -11,7 +12,7 @@ use steelbank_reader::{Datum, Dialect, Form, FormId, FormKind, LispText, Marker,
 pub(crate) struct LispTextDefinition {
     /// The kind of definition.
     pub(crate) kind: DefinitionKind,
-    /// The range of the name, without its package prefix.
+    /// The range of the name, without its package prefix and without the quotes of a string.
     pub(crate) name: Range,
     /// The range of the defining form.
     pub(crate) form: Range,

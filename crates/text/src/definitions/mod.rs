@@ -1,8 +1,9 @@
 //! Finds the definitions in a text. For Lisp, the structural reader supplies the forms, and
 //! `definers.table` lists the defining operators of each dialect. For other languages, tree-sitter
-//! parses the text, and tag queries (`queries/`) select the definitions. Both return
-//! [`LispTextDefinition`]: a kind, the range of the name and the range of the form. Languages
-//! without a built-in grammar have no definitions.
+//! parses the text, and tag queries (`queries/`) select the definitions. If such a language has no
+//! built-in grammar, or if the text is too long or takes too long to parse, no definitions are
+//! found. A definition in any language is a [`LispTextDefinition`]: a kind, the range of the name
+//! and the range of the form.
 
 use crate::definitions::lisp::{LispTextDefinition, definitions as lisp_definitions};
 use crate::language::Language;
@@ -14,8 +15,8 @@ pub(crate) mod lisp;
 #[cfg(feature = "tree-sitter")]
 mod tags;
 
-/// Finds the definitions of `text`, sorted by the start of their names. `stop` is polled during
-/// parsing; `true` cancels it.
+/// Finds the definitions of `text`, sorted by the start of their names. `stop` is polled while
+/// tree-sitter parses and queries the text. If it returns `true`, definitions may be missing.
 #[cfg_attr(not(feature = "tree-sitter"), expect(unused_variables))]
 pub(crate) fn definitions(
     text: &[u8],

@@ -61,8 +61,8 @@ pub(super) fn definitions(
             found.extend(definition(text, name, node, kind));
         }
     }
-    // If several patterns match one name, keep the most specific: a method also matches as a
-    // function.
+    // If several patterns match one name, prefer a definition to a declaration, and then the more
+    // specific kind: a method also matches as a function.
     found.sort_by_key(|definition| {
         let rank = match definition.kind {
             DefinitionKind::Method | DefinitionKind::Constructor => 0,

@@ -51,7 +51,7 @@ struct Scan<'a> {
     tokens: FileTokens,
 }
 
-/// The properties of an operator that follow from its name.
+/// The properties of a form's operator. All except `is_keyword` follow from its name.
 #[derive(Debug, Clone, Copy, Default)]
 struct FormOperator {
     /// Whether its name begins with DEF.
@@ -273,7 +273,8 @@ impl<'a> Scan<'a> {
     /// Returns whether `token` is a keyword of an extended LOOP, and not the variable or form after
     /// a keyword.
     fn is_loop_word(&self, token: &Token, name: &str) -> bool {
-        // A list or another keyword follows these keywords, never a variable or other atom.
+        // A list or another keyword usually follows these keywords. An atom after them that is
+        // itself a keyword of LOOP therefore counts as one.
         const ALONE: [&str; 10] =
             ["AND", "BEING", "DO", "DOING", "EACH", "ELSE", "END", "FINALLY", "INITIALLY", "THE"];
         let Some(id) = token.form.filter(|_| ClauseWords::Loop.contains(name)) else { return false };
@@ -470,13 +471,13 @@ impl<'a> Scan<'a> {
             };
             let context = if is_read { &TextContext::Read } else { context };
             self.word(text, start + word.start, token, context, package.as_ref());
-            // Split at slashes, as in `~/name/` or `a/b`.
+            // Also add the pieces between slashes, as in `~/name/` or `a/b`.
             if text.contains(&b'/') {
                 let mut from = 0;
                 for piece in text.split(|&byte| byte == b'/') {
                     let directive = read == Some(InString::Directives) && is_directive(&text[..from]);
                     let context = if directive { &TextContext::Read } else { context };
-                    // FORMAT looks up the name in `~/name/` in CL-USER.
+                    // Without a prefix, FORMAT looks up the name in `~/name/` in CL-USER.
                     let package =
                         if directive { Some(self.shared("COMMON-LISP-USER")) } else { package.clone() };
                     self.word(piece, start + word.start + from, token, context, package.as_ref());

@@ -10,7 +10,7 @@ use steelbank_reader::{
 
 static FEATURES: LazyLock<Features> = LazyLock::new(Features::sbcl);
 
-/// Parses `text` with SBCL's features, as the text index requires.
+/// Parses `text`, evaluating feature expressions with SBCL's features.
 pub(crate) fn read(text: &[u8], dialect: Dialect) -> LispText {
     LispText::read(text, dialect, &FEATURES)
 }
@@ -116,7 +116,8 @@ fn prose_length(bytes: &[u8], dialect: Dialect) -> usize {
 const PUNCTUATION: [char; 13] = ['.', '!', '?', '[', ']', '{', '}', '<', '>', '%', '&', '@', '='];
 
 /// Emits the symbols in a run of characters that symbols can contain, split at colons, with and
-/// without punctuation at the ends.
+/// without punctuation at the ends. Full stops at the ends are always removed, and numbers are
+/// omitted.
 fn word(run: &[u8], start: u32, dialect: Dialect, role: TextRole, emit: &mut dyn FnMut(ScannedName<'_>)) {
     let Ok(run) = std::str::from_utf8(run) else { return };
     let mut at = start as usize;

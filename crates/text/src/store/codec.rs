@@ -1,7 +1,8 @@
 //! Encodes and decodes numbers and bytes in index files. Decoding never panics; invalid bytes
 //! decode to `None`.
 
-/// Appends `value`, seven bits per byte, low bits first.
+/// Appends `value`, seven bits per byte, low bits first. The high bit is set in every byte except
+/// the last.
 pub(crate) fn put_number(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -23,7 +24,7 @@ pub(crate) fn put_after(out: &mut Vec<u8>, previous: &[u8], bytes: &[u8]) {
     put_bytes(out, &bytes[shared..]);
 }
 
-/// Reads values written by the functions above.
+/// Reads values written by the functions above, and integers of fixed size.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Decoder<'a> {
     rest: &'a [u8],
@@ -79,7 +80,7 @@ impl<'a> Decoder<'a> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    /// Reads a value written by [`put_after`] into `previous`.
+    /// Replaces `previous`, the preceding value, by the next value, which [`put_after`] wrote.
     pub(crate) fn after(&mut self, previous: &mut Vec<u8>) -> Option<()> {
         let shared = self.number()?.try_into().ok().filter(|&shared| shared <= previous.len())?;
         previous.truncate(shared);

@@ -60,7 +60,7 @@ pub(crate) struct FileEntry {
     pub(crate) path: Arc<Path>,
     pub(crate) size: u64,
     pub(crate) signature: u64,
-    /// The hash of the text.
+    /// The hash of the text; 0 for a skipped file.
     pub(crate) hash: u64,
     /// Whether the file changed so recently that only its content can show a further change.
     pub(crate) recent: bool,
@@ -72,12 +72,12 @@ pub(crate) struct FileEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct IndexManifest {
     pub(crate) root: PathBuf,
-    /// Increases with every update.
+    /// Increases with every update of the index on disk.
     pub(crate) generation: u64,
     /// The languages that the index is restricted to; empty for all.
     pub(crate) languages: Vec<Language>,
-    /// For each segment, the number in its file name ([`crate::update::PRIVATE_SEGMENT`] if it has
-    /// none), and the size of the text that it covers, in bytes.
+    /// For each segment, the number in its file name, or [`crate::update::PRIVATE_SEGMENT`] for a
+    /// private segment, and the size of the text that it covers, in bytes.
     pub(crate) segments: Vec<(u64, u64)>,
     /// The files, sorted by path.
     pub(crate) files: Vec<FileEntry>,

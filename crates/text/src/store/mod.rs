@@ -1,6 +1,6 @@
-//! The index on disk: segments, each written once, and the manifest that lists them. `pages` reads
-//! the files and verifies them by checksums, `codec` and `postings` encode the contents, and
-//! `snapshot` combines one manifest with its open segments.
+//! The index on disk: segments, each written once, and the manifest that lists them. `pages` writes
+//! the files, reads them and verifies their checksums. `codec` and `postings` encode and decode the
+//! contents, and `snapshot` combines one manifest with its open segments.
 
 pub(crate) mod codec;
 pub(crate) mod manifest;

@@ -30,6 +30,7 @@ pub(crate) struct Pages {
 }
 
 /// The error of reading an index file: an I/O error, or damaged contents, such as a wrong checksum.
+/// Another format version also counts as damage.
 #[derive(Debug)]
 pub(crate) enum PageError {
     Io(io::Error),
@@ -45,8 +46,8 @@ impl From<io::Error> for PageError {
     }
 }
 
-/// The lowest descriptor number for index files. Code that closes "all" descriptors usually stops
-/// at a lower number.
+/// The lowest descriptor number for index files. Code that closes "all" descriptors often stops at
+/// a lower number.
 const HIGH: i32 = 900;
 
 /// Moves the file to a high descriptor number if the system allows it. Index files stay open for

@@ -1,4 +1,5 @@
-//! Encodes and decodes occurrences and definitions.
+//! Encodes and decodes the values of the index's keys: occurrences, definitions, and the tokens of
+//! Lisp names.
 
 use crate::definitions::lisp::LispTextDefinition;
 use crate::kind::DefinitionKind;
@@ -47,8 +48,8 @@ pub(crate) fn encode(hits: &[Hit]) -> Vec<u8> {
     out
 }
 
-/// Decodes one file's occurrences. Rejects a count that exceeds the remaining bytes before it
-/// allocates memory.
+/// Decodes one file's occurrences. Before allocating memory, rejects a count that exceeds the
+/// number of remaining bytes.
 fn decode(decoder: &mut Decoder<'_>) -> Option<Vec<Hit>> {
     let head = decoder.number()?;
     let count = usize::try_from(head / 8).ok()?.checked_add(1)?;

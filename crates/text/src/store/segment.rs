@@ -1,11 +1,12 @@
 //! A segment covers a set of files, numbered from 0. It stores the occurrences and definitions of
-//! their identifiers, and trigrams to search for other text. A segment is written once and never
-//! changed.
+//! their identifiers, their Lisp names and packages, and trigrams to search for other text. A
+//! segment is written once and never changed.
 //!
-//! The body consists of the dictionary, postings, definitions, trigram dictionary and trigram
-//! postings. Both dictionaries are divided into blocks. The table holds the first entry of each
-//! block, so that a lookup reads one block and the ranges it refers to. The table also holds the
-//! token classes.
+//! A segment file has a body and a table (`store/pages.rs`). The body consists of the dictionary,
+//! postings, definitions, trigram dictionary and trigram postings. Both dictionaries are divided
+//! into blocks. The table is read when the segment is opened. It holds the first key of each block,
+//! so that a lookup reads one block and the ranges that the block refers to. The table also holds
+//! the token classes.
 
 use crate::names::{PackageText, TokenClass};
 use crate::store::codec::{Decoder, put_after, put_bytes, put_number};
@@ -101,7 +102,7 @@ impl SegmentBuilder {
 
     /// Adds an identifier's `count` occurrences in `file`, encoded by [`postings::encode`], and its
     /// definitions, encoded by [`postings::encode_definitions`]. With `heavy`, stores only the
-    /// number of occurrences.
+    /// number of occurrences in each file, also for the files added before.
     pub(crate) fn add(
         &mut self,
         key: &[u8],
@@ -161,7 +162,8 @@ impl SegmentBuilder {
         *last = file;
     }
 
-    /// Adds the files of `segment` for which `keep` has a new number. The new numbers must ascend.
+    /// Adds the files of `segment` for which `keep` has a new number. The new numbers must ascend,
+    /// and must follow those of the files added before.
     pub(crate) fn merge(&mut self, segment: &TextSegment, keep: &[Option<u32>]) -> Result<(), PageError> {
         let renumber = |file: u32| keep.get(file as usize).copied().flatten();
         self.files = keep.iter().flatten().max().map_or(self.files, |last| self.files.max(last + 1));
@@ -535,7 +537,8 @@ impl TextSegment {
         Ok(())
     }
 
-    /// Reads and decodes everything, to check that damaged files cause no panic.
+    /// Reads all entries and trigrams, and decodes the occurrences of identifiers, to check that
+    /// damaged files cause no panic.
     pub(crate) fn read_all(&self) -> Result<(), PageError> {
         let mut keys = Vec::new();
         self.for_each_key(&mut |key, _| {

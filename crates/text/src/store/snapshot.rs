@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Marks a file of a segment that the manifest no longer contains.
+/// Marks a file of a segment to which the manifest no longer refers: the file was removed, or a
+/// newer segment contains it.
 pub(crate) const REMOVED: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -109,8 +110,8 @@ impl TextSnapshot {
         Language::all().filter(|language| self.present.contains(language))
     }
 
-    /// Returns the segments, each with the manifest indexes of its files ([`REMOVED`] for a file
-    /// that the manifest no longer contains).
+    /// Returns the segments, each with the manifest indexes of its files ([`REMOVED`] for a file to
+    /// which the manifest no longer refers).
     pub(crate) fn segments(&self) -> impl Iterator<Item = (&TextSegment, &[u32])> {
         self.segments.iter().map(|segment| &**segment).zip(self.files.iter().map(Vec::as_slice))
     }
@@ -168,7 +169,8 @@ fn changed_files(manifest: &IndexManifest, tree: &Tree, known: &Changed) -> Vec<
     parallel(ranges, look).concat()
 }
 
-/// Returns whether a file's text has changed although its signature has not.
+/// Returns whether a file's text has changed although its signature has not. For a binary file,
+/// returns whether it is no longer binary. An indexed file that cannot be read counts as changed.
 fn is_rewritten(file: &crate::store::manifest::FileEntry, tree: &Tree) -> bool {
     match file.place {
         FilePlace::Skipped(Skipped::Binary) => {

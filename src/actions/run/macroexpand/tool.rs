@@ -95,17 +95,17 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         };
         let shown = bank.project().shown(&path);
         let operator = found.operator.and_then(|range| operator_at(bank, &path, range, &control));
-        let local = match (found.local_definition, operator) {
-            (Some(local), _) => Some(Some(Location { file: shown.clone(), ..local })),
-            (None, Some((operator, binding))) if operator.kind == OccurrenceKind::LocalFunction => {
-                Some(binding)
+        let written = found.local_definition.map(|local| Location { file: shown.clone(), ..local });
+        let local = match operator {
+            Some((operator, binding)) if operator.kind == OccurrenceKind::LocalFunction => {
+                Some(written.or(binding))
             }
-            (None, operator) => {
-                unrecorded = operator.is_some_and(|(operator, _)| {
-                    operator.use_type == Some(UseType::Macro) && operator.evidence != Evidence::Exact
-                });
+            Some((operator, _)) => {
+                unrecorded =
+                    operator.use_type == Some(UseType::Macro) && operator.evidence != Evidence::Exact;
                 None
             }
+            None => written.map(Some),
         };
         place = Some(Location { file: shown, ..found.place });
         request.form = found.text;

@@ -205,7 +205,8 @@ impl Endpoint {
     }
 
     /// Waits for the response to a request and returns it as one message. Returns a stream instead
-    /// if other messages come first or the response is late.
+    /// if other messages come first or the response is late, and nothing but a status if the call
+    /// was cancelled.
     async fn reply(
         &self,
         reading: ExchangeReading,
@@ -225,7 +226,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns a stream of the messages after number `after`.
+    /// Returns a stream of the messages after number `after`. With `polls`, the stream starts with
+    /// an event without data, so that the client can reconnect before the first message.
     fn stream(&self, reading: ExchangeReading, after: u64, polls: bool) -> Answer {
         let (events, body) = mpsc::channel(MAX_UNREAD);
         let mut ending = self.ending.clone();

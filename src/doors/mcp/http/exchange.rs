@@ -11,7 +11,8 @@ use tokio::sync::Notify;
 /// usually progress notifications.
 const MAX_KEPT: usize = 256;
 
-/// The messages of one exchange, numbered from 1.
+/// The messages of one exchange: those in response to one request, or those that belong to no
+/// request. They are numbered from 1.
 #[derive(Default)]
 pub(super) struct Exchange {
     state: Mutex<ExchangeState>,

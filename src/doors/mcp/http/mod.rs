@@ -80,7 +80,7 @@ pub fn serve(
         let sessions = Arc::new(HttpSessions::new(Arc::clone(&join), join().map_err(HttpError::Join)?));
         let (end, mut ending) = watch::channel(false);
         let end = Arc::new(end);
-        // Do not handle SIGHUP, because nohup ignores it.
+        // Do not handle SIGHUP: a handler would override nohup, which makes the process ignore it.
         for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
             let (end, mut signal) = (Arc::clone(&end), signal(kind)?);
             tokio::spawn(async move {
@@ -129,7 +129,8 @@ async fn accept(listener: &Listener, endpoint: &Arc<Endpoint>, connections: &mut
     }
 }
 
-/// Serves a connection until its client closes it or the server ends.
+/// Serves a connection until its client closes it or, when the server ends, until the current
+/// request is answered.
 async fn serve_connection(stream: Box<dyn Connection>, endpoint: Arc<Endpoint>) {
     let mut ending = endpoint.ending.clone();
     let answer = service_fn(move |request| {

@@ -1,6 +1,6 @@
-//! One HTTP session, which is one client of the image. It forwards lines in both directions. Each
-//! request gets a unique number in place of its id and progress token, so that responses find their
-//! exchange even if the client uses an id twice.
+//! A connected client of the image, for one HTTP session or for all requests without a session. It
+//! forwards lines in both directions. Each request gets a unique number in place of its id and
+//! progress token, so that responses find their exchange even if an id is used twice.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::unix::net::UnixStream;
@@ -52,7 +52,8 @@ impl HttpConnection {
     }
 }
 
-/// A session of one client.
+/// A connected client of the image: one HTTP session, or the client that all requests without a
+/// session share.
 pub(super) struct HttpSession {
     lines: Sender<Vec<u8>>,
     state: Mutex<SessionState>,
@@ -186,7 +187,8 @@ impl HttpSession {
         numbers.into_iter().for_each(|number| self.cancel_exchange(number));
     }
 
-    /// Cancels the call of an exchange, which then ends without a response.
+    /// Cancels the call of an exchange if it is in progress. The exchange then ends without a
+    /// response.
     pub(super) fn cancel_exchange(&self, number: u64) {
         if self.state.lock().calls.remove(&number).is_none() {
             return;
@@ -222,8 +224,8 @@ impl HttpSession {
         self.state.lock().closed
     }
 
-    /// Returns the time since the client's last message. `None` while a call is in progress or an
-    /// exchange is being read.
+    /// Returns the time since the client last sent a message or reconnected. `None` while a call is
+    /// in progress or an exchange is being read.
     pub(super) fn idle(&self) -> Option<Duration> {
         let state = self.state.lock();
         let is_read = |exchange: &Arc<Exchange>| Arc::strong_count(exchange) > 1;
@@ -312,7 +314,8 @@ impl HttpSession {
     }
 }
 
-/// Returns the parameters with `number` as the progress token, and the original token.
+/// Returns the parameters with `number` as the progress token, and the original token. Without a
+/// token, returns the parameters unchanged.
 fn with_token(params: Option<&RawValue>, number: u64) -> (Option<Box<RawValue>>, Option<Box<RawValue>>) {
     let Some(params) = params else { return (None, None) };
     let replaced = || {
@@ -336,7 +339,7 @@ fn in_one_line(message: &[u8]) -> Vec<u8> {
     line.chain([b'\n']).collect()
 }
 
-/// Returns the rejection of a message for a session that has ended.
+/// Returns the rejection of a message for a session that has ended or does not exist.
 pub(super) fn no_session() -> HttpRefusal {
     refused(StatusCode::NOT_FOUND, "The session has ended. Send initialize again.")
 }

@@ -44,7 +44,8 @@ impl HttpSessions {
         }
     }
 
-    /// Finds a session.
+    /// Returns the session with the id `name`. Returns a rejection if it does not exist or is
+    /// closed.
     pub(super) fn find(&self, name: &str) -> Result<Arc<HttpSession>, HttpRefusal> {
         let session = self.sessions.lock().get(name).cloned();
         session.filter(|session| !session.is_closed()).ok_or_else(no_session)
@@ -70,7 +71,7 @@ impl HttpSessions {
         Ok((name, session))
     }
 
-    /// Ends a session.
+    /// Ends the session with the id `name`.
     pub(super) fn end(&self, name: &str) {
         let session = self.sessions.lock().remove(name);
         session.iter().for_each(|session| session.close("The session was ended"));

@@ -1,4 +1,4 @@
-//! Walks LOOP forms. LOOP recognizes their clauses by words, not by positions.
+//! Walks LOOP forms. The clauses of a LOOP begin with words, at any position.
 
 use super::super::operators::ClauseWords;
 use super::{Binding, FormWalk, Mode, Space, SyntacticContext, SyntaxRole};
@@ -48,8 +48,8 @@ impl FormWalk<'_> {
         // The kind of clause that AND continues.
         let mut clause = Next::Word;
         for child in elements {
-            // A gap between the places is a number or string, which has no event. It completes the
-            // clause, so that a word is expected next.
+            // A gap between the places is a number, string or similar datum, which has no event. It
+            // completes the clause, so that a word is expected next.
             if self.place(child) > place && !matches!(next, Next::Forms | Next::Word) {
                 next = Next::Word;
             }

@@ -120,7 +120,7 @@ struct Binding {
     name: u32,
     /// The number of templates around the binding.
     level: u8,
-    /// The operator that binds the name; empty for the block of a defined function.
+    /// The operator that binds the name; empty for the block of a function or macro definition.
     by: &'static str,
     /// Whether the name is bound to a macro.
     is_macro: bool,
@@ -547,7 +547,7 @@ impl<'a> FormWalk<'a> {
         }
     }
 
-    /// Walks the arguments of an unknown operator from index `first` on.
+    /// Walks the arguments of a macro or unknown operator from index `first` on.
     fn arguments(&mut self, list: usize, first: u32, mode: Mode) {
         let mode = mode.uncertain();
         self.children_from(list, first, |walk, child| match walk.form.events[child].kind {
