@@ -127,6 +127,8 @@
 
 (defstruct (freshness (:constructor make-freshness ()))
   "A cache for one export: current definitions, and the newest write date of each file."
+  ;; METHODS maps each name of a generic function to METHOD-FUNCTIONS of it. BOUND is the table
+  ;; ALL-BOUND-FUNCTIONS, or NIL until it is needed. SOURCES maps names of files to write dates.
   (methods (make-hash-table :test 'equal) :read-only t)
   (bound nil)
   (sources (make-hash-table :test 'equal) :read-only t))
