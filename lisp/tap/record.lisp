@@ -19,10 +19,9 @@
   ;;
   ;; STARTS, ENDS and OBJECTS hold COUNT events that are not written yet. BUFFER holds FILL octets
   ;; of written events. NAMES maps symbols and strings to indices; NAME-LIST lists them, newest
-  ;; first.
-  ;; USES are lists of kind, name, top-level form and form number. CONTEXT is a functional in which
-  ;; SBCL records uses. NOTE-LOCAL packs the keys of LOCALS. POSITIONS contains, for each top-level
-  ;; form, a vector from form numbers to positions.
+  ;; first. USES are lists of kind, name, top-level form and form number. CONTEXT is a functional in
+  ;; which SBCL records uses. NOTE-LOCAL packs the keys of LOCALS. POSITIONS contains, for each
+  ;; top-level form, a vector from form numbers to positions.
   (file-info nil) (stream nil)
   (source-load nil) (failed nil)
   (external-format "" :type string)
