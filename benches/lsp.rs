@@ -4,7 +4,8 @@
 //!
 //! Each request is followed by an echo, a request that the server only rejects. For both, prints
 //! the server's processor time and the time from request to response, at the median and the 99th
-//! percentile.
+//! percentile. The processor time includes the notification of an edit before the request, if any.
+//! Also compares the diagnostics of a saved file with `compile-file` in plain SBCL.
 // A bench is a program: it prints, and panics at unexpected results.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, dead_code)]
 
@@ -61,7 +62,8 @@ impl Editor {
         framing::write(&mut self.input, message);
     }
 
-    /// Reads a message. Prints the server's log messages, which report fallbacks to slower checks.
+    /// Reads a message, and prints it if it is a log message. The server logs, for example, that it
+    /// fell back to slower checks.
     fn read(&mut self) -> Value {
         let message = framing::read(&mut self.output);
         if message["method"] == "window/logMessage" {
@@ -273,7 +275,7 @@ fn diagnostics(editor: &mut Editor, root: &Path, libraries: &Path) {
         }
         let after = editor.used();
         let spent = (after.0 + after.1 - before.0 - before.1) / SAVES as u32;
-        println!("server {:?}, children {:?}", (after.0 - before.0) / 10, (after.1 - before.1) / 10);
+        println!("a save: server {:?}, children {:?}", (after.0 - before.0) / 10, (after.1 - before.1) / 10);
         times.sort();
         let compile = format!(
             "(progn (asdf:load-system {system:?}) (let ((start (get-internal-run-time))) (dotimes (i {SAVES}) \

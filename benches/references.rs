@@ -2,8 +2,9 @@
 //! line, column and evidence. Run with `cargo bench --bench references`.
 //!
 //! Compares it with sb-introspect's five functions in the same image, which return neither lines
-//! nor columns, and with ripgrep over the same files, which finds text. Rarely used names show that
-//! the cost depends on the number of files in the answer, not on the amount of loaded code.
+//! nor columns, and with ripgrep over the same files, which finds text. Also measures who-calls and
+//! who-macroexpands, with lines and without. Rarely used names show that the cost depends on the
+//! number of files in the answer, not on the amount of loaded code.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]

@@ -4,9 +4,10 @@
 //! Each library finds the other libraries, unrenamed, in the same folder and through
 //! CL_SOURCE_REGISTRY. Each renamed library is reloaded, and diagnostics that it did not have
 //! before are printed and counted. tests/held-out.sh fetches the libraries of README's table. With
-//! STEELBANK_RENAME_SHOW, prints each name that has inexact places. With STEELBANK_RENAME_KEEP,
-//! keeps the folders. STEELBANK_RENAME_VERIFY names a steelbank program that verifies a sample of
-//! the renames with cautions; STEELBANK_RENAME_VERIFY_NAMES sets the size of the sample.
+//! STEELBANK_RENAME_SHOW, prints each name that has no rename at exact places without a caution,
+//! and why. With STEELBANK_RENAME_KEEP, keeps the folders. STEELBANK_RENAME_VERIFY names a
+//! steelbank program that verifies a sample of the renames with cautions;
+//! STEELBANK_RENAME_VERIFY_NAMES sets the size of the sample.
 // A bench is a program: it prints, and panics at unexpected results.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 

@@ -113,8 +113,8 @@ fn main() {
 
     println!("{} systems, {rounds} rounds of questions, in turns", LIBRARIES.len());
     println!(
-        "{:<24} {:>12} {:>12} {:>6} {:>12} {:>12} {:>6}",
-        "", "alone, µs", "shared, µs", "", "cpu alone", "cpu shared", ""
+        "{:<24} {:>12} {:>12} {:>6} {:>14} {:>14} {:>6}",
+        "", "alone, µs", "shared, µs", "", "cpu alone, µs", "cpu shared, µs", ""
     );
     for (tool, arguments, turns) in QUESTIONS {
         let arguments: Value = serde_json::from_str(arguments).unwrap();
@@ -144,7 +144,7 @@ fn main() {
         let [one, many] = times.map(median);
         let [cost, shared_cost] = costs.map(|cost| cost as f64 * 1e4 / (rounds * turns) as f64);
         println!(
-            "{tool:<24} {one:>12.1} {many:>12.1} {:>5.2}x {:>12.1} {:>12.1} {:>5.2}x",
+            "{tool:<24} {one:>12.1} {many:>12.1} {:>5.2}x {:>14.1} {:>14.1} {:>5.2}x",
             many / one,
             cost,
             shared_cost,

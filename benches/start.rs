@@ -4,11 +4,11 @@
 //! systems and runs.
 //!
 //! The project is generated. Each system has three files and depends on up to three systems before
-//! it; the last system depends on all other systems, and on the libraries of the tests. The figures
-//! are medians over complete processes, `steelbank who-calls …`. *An edit* changes one function in
-//! the last file of the last system, and the next process compiles that file. Compiling and loading
-//! the file alone is measured in an otherwise empty image; the rest of an edit's cost is ASDF's
-//! plan, the index and the answer.
+//! it; the last system depends on all other systems, and on the libraries of the tests. Most
+//! figures are medians over complete processes, `steelbank who-calls …`. *An edit* adds a function
+//! to the last file of the last system, in place of the function that the previous edit added, and
+//! the next process compiles that file. Compiling and loading the file alone is measured in an
+//! otherwise empty image; the rest of an edit's cost is ASDF's plan, the index and the answer.
 //!
 //! An edit is also measured in processor time. The bench fails if one of three figures exceeds its
 //! limit. The first compares an edit's time beyond the start with compiling the file alone. The
@@ -282,9 +282,9 @@ fn behind(folder: &Path) -> f64 {
 const LACKING: usize = 116;
 
 /// Measures a call about a name in an unloaded system, in a project of systems that mostly lack a
-/// library. The first process has `--system auto` and tries to load all systems. Then pairs of
-/// processes follow: one without systems, and one with `--system auto`, which uses the recorded
-/// failure.
+/// library. The first process has `--system auto` and tries to load all systems. Then a snapshot is
+/// made, and pairs of processes follow: one without systems, and one with `--system auto`, which
+/// uses the recorded failure.
 fn lacking(folder: &Path, runs: usize) -> (Duration, Vec<(Duration, Duration)>) {
     let root = folder.join("lacking");
     fs::create_dir_all(root.join(".git")).unwrap();
@@ -319,8 +319,8 @@ fn lacking(folder: &Path, runs: usize) -> (Duration, Vec<(Duration, Duration)>) 
     (first, (0..runs).map(|_| (ask(&[]), ask(&["--system", "auto"]))).collect())
 }
 
-/// Measures the time from the report of Lisp's death to the next answer that Lisp gives to
-/// `question`, for `times` deaths.
+/// Measures the time from the report of Lisp's death to the next description of the function
+/// `question` by Lisp, for `times` deaths.
 fn returns(mut server: Command, deadly: &Path, question: &str, times: usize) -> Vec<Duration> {
     let lose = "(sb-alien:alien-funcall (sb-alien:extern-alien \"lose\" (function sb-alien:void sb-alien:c-string)) \"\")";
     fs::write(deadly, lose).unwrap();

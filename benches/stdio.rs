@@ -1,6 +1,7 @@
 //! Benchmarks `steelbank serve` from its client's view: the time from process start to the first
-//! answer, and the round trip of each tool. Compares them with the cost of the pipes, measured with
-//! a process that only repeats the answer. Run with `cargo bench --bench stdio`.
+//! answer, and the round trips of several tools. Compares these with the cost of the pipes,
+//! measured with a process that only repeats the answer. Also measures the command line, and calls
+//! within this process. Run with `cargo bench --bench stdio`.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -315,7 +316,7 @@ fn stages(bencher: Bencher<'_, '_>, stage: &str) {
 
 /// Compares a call about a name that does not exist, which the tool answers with similar names,
 /// with ten calls about existing names.
-#[divan::bench(args = ["no such name", "ten that are"])]
+#[divan::bench(args = ["no such name", "ten existing names"])]
 fn names(bencher: Bencher<'_, '_>, which: &str) {
     let bank = Steelbank::get_or_start(Steelbank::builder()).unwrap();
     let session = Session::new(bank).with_tools(steelbank::actions::tools().clone());

@@ -80,7 +80,7 @@ fn judged() -> u64 {
     std::env::var(JUDGED).unwrap().parse().unwrap()
 }
 
-/// Creates the tree. Returns its number of Lisp files and their bytes.
+/// Creates the tree. Returns the number of copied Lisp files and their bytes.
 fn make(root: &Path, most: u64) -> (usize, u64) {
     fs::create_dir_all(root.join("one")).unwrap();
     fs::write(root.join("one/one.asd"), "(defsystem \"one\" :components ((:file \"one\")))").unwrap();
@@ -178,7 +178,7 @@ fn ask(root: &Path) {
         show("  relative to find_references", ours / theirs, "x", bar, &mut failed);
     }
     let bar = if is_large { f64::MAX } else { 64.0 };
-    show("growth of resident memory by all questions", resident() - before, "MiB", bar, &mut failed);
+    show("growth of resident memory by load and questions", resident() - before, "MiB", bar, &mut failed);
     show("resident", resident(), "MiB", 300.0, &mut failed);
     show(
         "find_references of a rare name, again",

@@ -3,8 +3,9 @@
 //! restarts. Meanwhile it edits and reloads a generated project, and compares who-calls,
 //! code-find-references and find_references with the generated text.
 //!
-//! It fails if an answer is lost, duplicated, swapped or wrong, if an edit is lost, if an
-//! evaluation is lost or repeated, or if the server's memory, threads or descriptors grow.
+//! It fails if an answer is lost, duplicated, swapped or wrong, if an edit is lost, or if an
+//! evaluation is lost or repeated. It also fails if the server's memory, threads or descriptors
+//! grow beyond a limit, or if the server does not end with its client.
 //!
 //!     cargo run --release --example soak -- --minutes 15 [--deaths] [PROGRAM]
 
@@ -28,7 +29,7 @@ const IN_FLIGHT: usize = 8;
 const LOST: Duration = Duration::from_secs(120);
 /// The interval between two measurements of the process.
 const SAMPLING: Duration = Duration::from_secs(10);
-/// The interval between two comparisons with the generated text.
+/// The time between the end of a comparison with the generated text and the next comparison.
 const COMPARING: Duration = Duration::from_secs(4);
 /// How long Lisp may take to restart by itself. Tool calls are retried for this time; then
 /// restart-lisp is called.
@@ -197,7 +198,8 @@ struct Asked {
     cancelled: bool,
 }
 
-/// Returns whether the answer reports that Lisp is dead, restarting or still loading.
+/// Returns whether the answer reports that Lisp is dead, restarting or still loading, or that it
+/// was made from an earlier state of the image.
 fn is_passing(message: &Value) -> bool {
     let (error, result) = (&message["error"], &message["result"]);
     error["data"]["passing"] == true
@@ -563,8 +565,8 @@ impl<'a> Soak<'a> {
         Ok(())
     }
 
-    /// Reads one message. Stops waiting for cancelled requests, which stay unanswered according to
-    /// the protocol.
+    /// Reads one message, if one arrives within half a second. Stops waiting for cancelled requests
+    /// after a second, because they stay unanswered according to the protocol.
     fn hear(&mut self) -> Result<(), Box<dyn Error>> {
         match self.output.recv_timeout(Duration::from_millis(500)) {
             Ok(line) => self.take(&line),

@@ -136,9 +136,9 @@
 
 (defun save-with-index ()
   "Export the cross references, and save the core without the builder."
-  ;; This is the toplevel function of a core that was just saved. Code that the build replaced no
-  ;; longer exists there, because only saving collects the old core's code, and the stack holds no
-  ;; references to it.
+  ;; This is the toplevel function of a core that was just saved. So code that the build replaced no
+  ;; longer exists: saving collected it. Other collections skip the code of the core that a process
+  ;; started from, and retain code that the stack refers to.
   (handler-case (steelbank::write-octets (steelbank::xref-baseline) *xref*)
     (error (condition)
       (format *error-output* "~&Could not export the cross references: ~a~%" condition)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds steelbank.core and the export of its cross references, as build.rs does:
+# Builds steelbank.core and the export of its cross references. build.rs runs this script:
 #   sh build-core.sh SBCL OUT MEGABYTES
 #   SBCL       the tree that bootstrap built
 #   OUT        the folder for steelbank.core, xref.export and fasls/

@@ -1,6 +1,6 @@
 ;;;; describe-symbol: returns every facet of one symbol. A facet is what the symbol names in one
-;;;; namespace, such as its function or class. The only user code that runs is methods on
-;;;; DOCUMENTATION and, in PRINT-VALUE, methods on PRINT-OBJECT.
+;;;; namespace, such as its function or class. User code runs only in methods on DOCUMENTATION, in
+;;;; methods on the user's own metaclasses, and, in PRINT-VALUE, in methods on PRINT-OBJECT.
 
 (in-package :steelbank)
 

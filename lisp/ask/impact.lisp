@@ -48,7 +48,7 @@
                                 (registered-dependency (third dependency))))))
 
 (defun needed-components (component)
-  "Return what COMPONENT, its enclosing modules and its system declare as dependencies."
+  "Return the declared dependencies of COMPONENT, of its enclosing modules and of its system."
   (let ((needed '()))
     (loop for at = component then (asdf:component-parent at)
           while at

@@ -58,7 +58,7 @@
     (call-host "steelbank_host_report" sb-sys:system-area-pointer sap sb-alien:size-t length)))
 
 (defun report-output (text dropped)
-  "Pass the running call's output to the standard streams to the host."
+  "Pass to the host the text that the running call wrote to the standard streams."
   ;; DROPPED is the number of characters beyond the limit.
   (with-octets (sap length text)
     (call-host "steelbank_host_output" sb-sys:system-area-pointer sap sb-alien:size-t length
@@ -143,7 +143,7 @@
 (define-condition left-by-exit (error)
   ()
   (:report "The code made a non-local exit out of the call.")
-  (:documentation "Describes a throw or an invoked restart that leaves the call; never signalled."))
+  (:documentation "Describes a non-local exit out of a call, load or trial; never signalled."))
 
 (defun perform-guarded (call question arguments)
   "Call PERFORM-CAUGHT, and stop non-local exits before they unwind into the host."

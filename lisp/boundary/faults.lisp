@@ -294,9 +294,9 @@
   (floor (* 12/25 (sb-ext:dynamic-space-size))))
 
 (defun heap-bound ()
-  "Return the limit of octets in use: when it is exceeded, the work of a thread is ended."
+  "Return the limit of octets in use, above which CHECK-HEAP calls RELIEVE-HEAP."
   ;; Usually return HEAP-LIMIT. If more than HEAP-LIMIT was in use at the last call of NOTE-HEAP,
-  ;; return somewhat more than was in use then, but less than HEAP-ROOM.
+  ;; return HEAP-STEP more than was in use then, but at most HEAP-ROOM minus HEAP-STEP.
   (if (> *heap-noted* (heap-limit))
       (min (+ *heap-noted* (heap-step)) (- (heap-room) (heap-step)))
       (heap-limit)))
@@ -357,8 +357,8 @@
 
 (defun relieve-heap ()
   "End the work of threads that have filled the heap, one by one, until the heap is not full."
-  ;; If no thread is responsible, this thread continues as long as the collector has space for what
-  ;; this thread has allocated.
+  ;; If no thread is responsible, or the responsible thread does not end its work in time, this
+  ;; thread continues as long as the collector has space for what this thread has allocated.
   (mapc #'funcall *memory-to-free*)
   (loop while (> (live-octets) (heap-bound))
         do (let ((filler (heap-filler)))
@@ -412,8 +412,8 @@
 
 (defun check-heap (collect)
   "Wrap SBCL's POST-GC, which the thread that triggered a collection runs after it."
-  ;; If the heap is too full even after a full collection, signal HEAP-SHARE-EXHAUSTED in the thread
-  ;; that has filled it. If another thread is already checking that, wait a while for its result.
+  ;; If the heap is too full even after a full collection, end the work of the thread that has
+  ;; filled it; see RELIEVE-HEAP. If another thread is already doing that, wait a while for it.
   (funcall collect)
   (when (and (not *checking-heap*)
              (interrupts-allowed-p)
@@ -442,7 +442,7 @@
                              garbage collection."
                      (floor (heap-limit) (* 1024 1024))
                      (floor (sb-ext:dynamic-space-size) (* 1024 1024)))))
-  (:documentation "Signalled while the collector still has enough space to work."))
+  (:documentation "The heap is too full, but the collector still has enough space to work."))
 
 (defun enter-lane (lane call)
   "Record in LANE that CALL begins. Runs on LANE's thread, without interrupts."

@@ -1,6 +1,6 @@
 ;;;; Ignores errors in three cases: in user code, in user files, and in our own reporting of a
-;;;; failure, which must not hide that failure. No other code in the Lisp half ignores errors;
-;;;; lisp/tests/guards.lisp enforces that.
+;;;; failure, which must not hide that failure. Other code in the Lisp half must not use
+;;;; IGNORE-ERRORS; lisp/tests/guards.lisp enforces that.
 
 (in-package :steelbank)
 

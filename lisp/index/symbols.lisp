@@ -7,6 +7,10 @@
 
 (defstruct (baseline (:constructor make-baseline ()))
   "The contents of the index embedded in the host. Later exports omit what has not changed."
+  ;; SERIAL is the highest serial number of the code. FUNCTIONS are conses of a symbol and the
+  ;; function in its function cell. OTHERS are conses of another name, or of a macro's name, and its
+  ;; definition. GENERICS are conses of a generic function and its methods. PACKAGES maps each
+  ;; package to a cons of number and checksum, and METHODS maps each method to its number.
   (serial 0 :type (unsigned-byte 32))
   (method-count 0 :type (unsigned-byte 32))
   (functions '() :type list) (others '() :type list) (generics '() :type list)
@@ -60,6 +64,9 @@
 
 (defstruct (export-state (:conc-name state-) (:constructor make-export-state (baseline)))
   "The tables of one export, and the numbers already assigned."
+  ;; PRESENTS lists the symbols present in each package. SURVIVORS lists the current status of
+  ;; functions that are newer than the baseline but not new in this export. REFUTED lists the
+  ;; functions and methods of the baseline that were replaced or removed.
   (baseline nil :read-only t)
   (pool (make-string-pool) :read-only t)
   (package-numbers (make-hash-table :test 'eq) :read-only t)

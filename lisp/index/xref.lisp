@@ -127,6 +127,8 @@
 
 (defstruct (freshness (:constructor make-freshness ()))
   "A cache for one export: current definitions, and the newest write date of each file."
+  ;; METHODS maps each name of a generic function to METHOD-FUNCTIONS of it. BOUND is the table
+  ;; ALL-BOUND-FUNCTIONS, or NIL until it is needed. SOURCES maps names of files to write dates.
   (methods (make-hash-table :test 'equal) :read-only t)
   (bound nil)
   (sources (make-hash-table :test 'equal) :read-only t))
@@ -136,7 +138,7 @@
   (and other (eq (function-code function) (function-code other))))
 
 (defun named-status (freshness function name)
-  "Return whether FUNCTION is the current definition of NAME, with which it was compiled."
+  "Return the status of FUNCTION, which was compiled with NAME, as a definition of NAME."
   ;; Return +CURRENT+, +REPLACED+, +NOT-INSTALLED+ or +UNKNOWN+.
   (if (typep name 'method-function-name)
       (let* ((owner (second name))
@@ -403,7 +405,7 @@
     (t specializer)))
 
 (defun method-name (method)
-  "Return the name of METHOD, which is that of its function, or NIL if it has none."
+  "Return the name that SBCL gives the function of METHOD, or NIL if METHOD is being replaced."
   ;; While another thread replaces METHOD, the method belongs to no generic function and has no
   ;; name. Read the generic function only once, because it may become NIL at any time.
   (let ((generic-function (sb-mop:method-generic-function method)))
@@ -457,7 +459,7 @@
                     form offset +none+ number +current+))))
 
 (defun export-methods (state)
-  "Append all methods that are not in the baseline, and the numbers of those that no longer exist."
+  "Append the methods that the baseline lacks, and the numbers of its methods that were removed."
   ;; Return a table of the methods found and their numbers.
   (let* ((baseline (state-baseline state))
          (known (and baseline (baseline-methods baseline)))

@@ -205,7 +205,7 @@
   "Return the octets of stack left before the guard pages; negative beyond those."
   (- (sb-sys:sap-int (sb-kernel:current-sp))
      (sb-kernel:get-lisp-obj-address sb-vm:*control-stack-start*)
-     ;; The hard guard page, the guard page, and the page that detects the return from the latter.
+     ;; The hard guard page, the guard page, and the page that detects a return from the guard page.
      (* 3 sb-c:+backend-page-bytes+)))
 
 ;;; Threads and interrupts

@@ -286,8 +286,8 @@
       (diagnostics-of-file session file)))
 
 (defun store-diagnostics (session)
-  "Store the pending diagnostics of each file that SESSION compiled in the file's fasl record."
-  ;; Skip files with unreported diagnostics, which exist if the load was abandoned.
+  "Store the diagnostics of each file that SESSION compiled in the file's fasl record."
+  ;; If the load was abandoned, skip the files for which the compiler had more to report.
   (let ((unreported (load-session-unreported session)))
     (when (listp unreported)
       (loop for file being the hash-keys of (load-session-fasls session) using (hash-value fasl)

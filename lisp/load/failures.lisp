@@ -73,9 +73,9 @@
 
 (defun failure (condition &optional place)
   "Return a property list that describes CONDITION, which stopped the load."
-  ;; It has the properties of FAILURE-NAMES, :PATH, :MESSAGE, and :RESTARTS. The latter are the
-  ;; descriptions of the restarts that were established during the load, except ABORT. PLACE is the
-  ;; position of the failure.
+  ;; The list has the properties of FAILURE-NAMES, :PATH, :MESSAGE, and :RESTARTS, the descriptions
+  ;; of the restarts that were established during the load, except ABORT. PLACE is the position of
+  ;; the failure.
   (let ((names (failure-names condition)))
     (append names
             (unless (getf names :path)
@@ -90,7 +90,7 @@
                              :test #'equal)))))
 
 (defun failure-text (names condition)
-  "Return an explanation of CONDITION, with its NAMES, without ASDF's internals."
+  "Return an explanation of CONDITION without ASDF's internals. NAMES is from FAILURE-NAMES."
   (destructuring-bind (&key kind name required-by path) names
     (cond ((eq kind :missing-dependency)
            (format nil "ASDF cannot find system ~A~@[, which ~A depends on~]." name required-by))

@@ -276,10 +276,10 @@
   (asdf:perform (asdf:make-operation 'asdf:compile-op) component))
 
 (defun valid-record (fasl component)
-  "Return the record of FASL, the fasl of COMPONENT."
-  ;; First recompile FASL if it is damaged or missing, or if its sidecar is damaged or missing. The
-  ;; compilation of a system with its own compilation method writes no record; in that case, write a
-  ;; record here.
+  "Return the record of FASL, the fasl of COMPONENT, or NIL if FASL or its source cannot be read."
+  ;; First recompile FASL if it or its record is damaged or missing, or if its sidecar is unusable.
+  ;; The compilation of a system with its own compilation method writes no record; in that case,
+  ;; write a record here.
   (let ((record (intact-record fasl)))
     (cond ((and record (not (sidecar-lost-p component record)))
            (unless (equal (record-stamps record) (fasl-record-written record))
@@ -373,8 +373,8 @@
 (defun undetected-change (path loaded)
   "Compare the file PATH with LOADED, the file version that was read."
   ;; Return :CHANGED if the file differs and ASDF may not notice, because the file is not newer.
-  ;; Return :SAME if the contents are the same, and NIL if ASDF notices the change or the file does
-  ;; not exist.
+  ;; Return :SAME if the contents are the same, and NIL if the file is newer, so that ASDF notices,
+  ;; or if the file cannot be read.
   (and (<= (or (when-file-permits (file-write-date path)) 0) (file-version-write-date loaded))
        (let ((version (current-version path)))
          (cond ((null version) nil)
@@ -413,5 +413,5 @@
                       ((nil) '()))))))
 
 (defun read-changed-definitions ()
-  "Have ASDF reread the system definitions that changed without its noticing."
+  "Have ASDF reread the system definitions that CHANGED-DEFINITIONS returns."
   (mapc #'asdf:load-asd (changed-definitions)))

@@ -1,7 +1,7 @@
 ;;;; Encapsulations of ASDF, the compiler and the loader. Those that record progress and versions,
-;;;; or handle redefinitions, act only during our loads. Those around system definitions,
-;;;; constructors, the file system, fasl features, output translations and configuration files
-;;;; always act.
+;;;; check fasls, stop loads or handle redefinitions act only during our loads. Those around system
+;;;; definitions, constructors, the file system, fasl features, output translations and
+;;;; configuration files always act.
 
 (in-package :steelbank)
 
@@ -151,7 +151,7 @@
   (apply function plan options))
 
 (defun noted-load-as-source (function stream &rest arguments)
-  "Wrap LOAD-AS-SOURCE: make the file that it loads the current file, which failures name."
+  "Wrap LOAD-AS-SOURCE: make its file the current file, so that a failure names this file."
   (let ((file (file-of-stream stream)))
     (if (and *load-session* file)
         (call-with-file *load-session* file

@@ -1,9 +1,9 @@
 ;;;; Finds definitions that are in the image although their file no longer contains them.
 ;;;;
-;;;; Code of a function records the write date of its source file. For variables, classes and types,
-;;;; SBCL records a source location, an object that is created each time the definition is
-;;;; evaluated. If the object is the same after the file was reloaded, the definition was not
-;;;; evaluated again.
+;;;; The code of a function records the write date of its source file. For variables, classes,
+;;;; generic functions and methods, SBCL records a source location, an object that is created each
+;;;; time the definition is evaluated. If the object is the same after the file was reloaded, the
+;;;; definition was not evaluated again. Constants and DEFTYPE types are not searched.
 
 (in-package :steelbank)
 
@@ -18,7 +18,7 @@
   "The definitions that the last call of MARK-DEFINITIONS found.")
 
 (defun user-packages ()
-  "Return the packages that belong to neither SBCL, ASDF nor steelbank."
+  "Return the packages that belong to neither SBCL, ASDF with UIOP, nor steelbank."
   (remove-if (lambda (package)
                (let ((name (package-name package)))
                  (or (null name)
@@ -34,7 +34,7 @@
     (and name (native-name name))))
 
 (defun native-name (namestring)
-  "Return the native name of the file NAMESTRING, with links resolved if the file exists."
+  "Return the native name of the file NAMESTRING, with links resolved if possible, or NIL."
   (let ((path (when-file-permits (parse-namestring namestring))))
     (and path
          (sb-ext:native-namestring (or (when-file-permits (truename path))
@@ -192,7 +192,7 @@
                                                        (remove-definition mark)))))))
 
 (defun remove-leftovers (files gone keys)
-  "Remove the leftovers of FILES with KEYS, forget the files GONE, and return all leftovers."
+  "Remove those leftovers of FILES that KEYS list, forget the files GONE, and return all leftovers."
   (dolist (file gone)
     (remhash file *loaded-files*))
   (leftovers-json files gone keys))

@@ -13,8 +13,8 @@
            (version (make-file-version (file-info-write-date (tap-file-info tap)) size
                                        (tap-content-hash tap))))
       (setf (gethash file (load-session-versions session)) version)
-      ;; Record system definitions, too, because they name symbols. If reading a definition failed,
-      ;; ASDF continues to use the previous definition.
+      ;; Record files that are loaded as source, also system definitions, because they name symbols.
+      ;; Skip a definition that failed: ASDF continues to use the previous definition.
       (when (and (tap-source-load tap)
                  (not (and (tap-failed tap) (equal (pathname-type path) "asd"))))
         (setf (gethash file *loaded-files*) version)))
@@ -32,7 +32,7 @@
       condition))
 
 (defun note-failure (session condition)
-  "Record in SESSION that CONDITION ends the load, and its position, before the stack unwinds."
+  "Before the stack unwinds, record in SESSION the CONDITION that ends the load, with its position."
   ;; If little stack is left, copy the stack instead.
   (cond ((not (stack-short-p)) (describe-failure session condition))
         ;; On a stack overflow, the stack was already copied before the handlers ran.
@@ -41,7 +41,7 @@
          (setf (load-session-copied session) t))))
 
 (defun describe-failure (session condition)
-  "Record in SESSION that CONDITION ends the load, and its position."
+  "Record in SESSION the CONDITION that ends the load, with its position."
   (let* ((cause (cause condition))
          (place (unless (typep cause '(or uiop:compile-file-error asdf:compile-error
                                           asdf:system-definition-error))

@@ -55,7 +55,7 @@
                           (function (sb-alien:signed 64) (sb-alien:signed 64))) number))
 
 (defun held-foreign-memory ()
-  "Return a sentence for each system that still holds foreign memory."
+  "Return a sentence for each system, or code outside systems, that still holds foreign memory."
   (loop for name across (or *memory-owners* #())
         for number from 0
         for size = (held-memory number)

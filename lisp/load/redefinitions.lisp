@@ -1,12 +1,13 @@
-;;;; Handles redefinitions that occur only on a reload: packages that lost exports, constants with
-;;;; new values, structures with new slots. A load takes the restart that continues, as a user
-;;;; would, and reports the redefinition as a caution in its answer.
+;;;; Handles redefinitions that occur only on a reload: packages that lost exports, used packages or
+;;;; shadowing symbols, constants with new values, and structures with other slots. A load takes the
+;;;; restart that continues, as a user would, and reports the redefinition as a caution in its
+;;;; answer.
 
 (in-package :steelbank)
 
 ;; Each value is a property list of :EXPORTS, :SHADOWS (names) and :USES (names of packages).
 (sb-ext:define-load-time-global *package-definitions* (make-hash-table :test 'equal :synchronized t)
-  "Maps the names of packages to what their last DEFPACKAGE forms in our loads listed.")
+  "Maps the name of a package to the names in its last DEFPACKAGE form in our loads.")
 
 (defun note-caution (control &rest arguments)
   "Add the caution CONTROL, formatted with ARGUMENTS, to the answer of this load, once."
@@ -72,7 +73,7 @@
       (note-caution "Package ~A no longer shadows ~{~A~^, ~}." name no-shadows))))
 
 (defun keep-variance (condition)
-  "Invoke the restart that keeps what code added to a package beyond its definition."
+  "Invoke the restart that keeps exports of a package that its definition does not list."
   (let ((restart (find-restart +keep-variance+ condition)))
     (when restart
       (invoke-restart restart))))

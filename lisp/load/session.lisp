@@ -7,6 +7,8 @@
   (progress nil :type (or null function))
   (stop (constantly nil) :type function)
   (deadline nil :type (or null integer))
+  ;; The number of steps, each of which compiles or loads a file, or 0 if it is unknown; and the
+  ;; number of steps begun.
   (total 0 :type integer)
   (done 0 :type integer)
   ;; The file that is being compiled or loaded, or NIL. If the load failed, the file that failed.
@@ -23,6 +25,7 @@
   ;; True if the stack was nearly exhausted, so that the failure must be described from a copy of
   ;; the stack.
   (copied nil :type boolean)
+  ;; The restarts that were established before the load.
   (restarts '() :type list)
   ;; Maps the native name of each source file to :COMPILED, or to :CACHED if it was loaded but not
   ;; compiled. The files are sorted by the time of compiling or loading.
@@ -34,6 +37,7 @@
   (cautions '() :type list)
   ;; The constants that were defined in this load.
   (constants (make-hash-table :test 'eq) :type hash-table)
+  ;; The diagnostics so far, as lists of severity, text and position, to omit repeated ones.
   (seen (make-hash-table :test 'equal) :type hash-table)
   ;; Maps the native name of each source file that was read to its version at that time.
   (versions (make-hash-table :test 'equal) :type hash-table)
@@ -50,6 +54,7 @@
   ;; The components whose fasls were checked in this load. The check precedes ASDF's first request
   ;; for the date of the fasl.
   (checked (make-hash-table :test 'eq) :type hash-table)
+  ;; Maps the namestring of each source file that was read to its tap.
   (taps (make-hash-table :test 'equal) :type hash-table))
 
 (defun name-table (names)
@@ -88,7 +93,7 @@
     (and deadline (> (get-internal-real-time) deadline))))
 
 (defun leave-load (session)
-  "Leave the load SESSION, because its deadline has passed or its host cancelled it."
+  "Leave the load SESSION, because its deadline has passed or the host cancelled it."
   (let ((late (past-deadline-p session)))
     (leave 'end-of-load
       (list :status (if late :timed-out :cancelled)
@@ -98,7 +103,7 @@
                            :restarts '())))))
 
 (defun check-load-session ()
-  "Leave the load if its host cancelled it or its deadline has passed. Called at safe points."
+  "Leave the load if its deadline has passed or the host cancelled it. Called at safe points."
   (let ((session *load-session*))
     (when (and session
                (or (past-deadline-p session)

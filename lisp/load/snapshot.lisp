@@ -15,7 +15,7 @@
     (sb-ext:native-namestring (merge-pathnames (translate-logical-pathname path)))))
 
 (defun noting-open (function path &rest arguments)
-  "Wrap OPEN: record a file opened for reading, or a missing file if OPEN signals no error."
+  "Wrap OPEN: record a file opened for input or probed, even if missing, unless OPEN fails."
   (prog1 (apply function path arguments)
     (let ((inputs *inputs*))
       (when (and inputs
@@ -119,9 +119,9 @@
 
 (defun load-order ()
   "Return the systems that were loaded since RECORD-INPUTS, as JSON objects."
-  ;; The systems are in the order in which their first files were loaded. "keeps" is true if a
-  ;; system holds foreign memory. The caller must have collected garbage, or memory that would be
-  ;; released counts, too.
+  ;; The systems are in the order in which their first files were compiled or loaded. "keeps" is
+  ;; true if a system holds foreign memory. The caller must have collected garbage, because memory
+  ;; that finalizers have not released yet counts, too.
   (loop for name across (or *memory-owners* #())
         for number from 0
         for system = (and name (asdf:registered-system name))
@@ -244,7 +244,7 @@
   "Maps the native truename of each overlaid file to a list of its text file and write date.")
 
 (defun overlay (path)
-  "Return the overlay of PATH, and the native truename under which it is stored, or NIL."
+  "Return the overlay of PATH and the native truename under which it is stored, or return NIL."
   (when (plusp (hash-table-count *overlays*))
     (let* ((physical (when-file-permits
                        (translate-logical-pathname

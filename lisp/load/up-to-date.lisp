@@ -17,7 +17,7 @@
   (files '() :type list) (dependencies '() :type list))
 
 (sb-ext:define-load-time-global *up-to-date-systems* (make-hash-table :test 'equal)
-  "Maps the name of each up-to-date system to its record from the last plan that visited it.")
+  "Maps the name of a system to its record from the last plan that had nothing to do for it.")
 
 (defparameter *standard-searches* (copy-list asdf:*system-definition-search-functions*)
   "The default value of ASDF's system search functions.")
@@ -60,8 +60,8 @@
 
 (defun note-up-to-date-systems (except)
   "Record the systems for which the plan in ASDF's current session has nothing to do."
-  ;; Skip the systems in the table EXCEPT: they were just loaded or registered as up to date, so the
-  ;; plan has no information on them.
+  ;; Skip the systems in the table EXCEPT: this load registered them as up to date, so that the plan
+  ;; did not examine them, or has already planned operations on them.
   (let ((actions (make-hash-table :test 'eq))
         (load (asdf:make-operation 'asdf:load-op))
         (features (copy-list *features*))
@@ -106,7 +106,7 @@
 
 (defun built-in-p (name)
   "Return true if the system NAME is built into the image and has no files, such as UIOP."
-  ;; Each plan has actions for such a system, which do nothing.
+  ;; The actions that each plan has for such a system do nothing.
   (let ((system (asdf:registered-system name)))
     (and (typep system 'asdf:system)
          (null (asdf:system-source-file system))

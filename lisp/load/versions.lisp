@@ -31,9 +31,9 @@
 
 (defun file-stamp (file)
   "Return the stamp of FILE, a native name, for detecting later changes."
-  ;; A stamp is a list of the change time, in seconds since 1970 and nanoseconds, the write time,
-  ;; size, inode and device. Return :ABSENT if the file does not exist, and NIL if it has an
-  ;; overlay.
+  ;; A stamp is a list of the change time and the write time, each in seconds since 1970 and
+  ;; nanoseconds, and of size, inode and device. Return :ABSENT if the file is missing or
+  ;; inaccessible, and NIL if it has an overlay.
   (unless (overlay file)
     (sb-alien:with-alien ((buffer (array (sb-alien:unsigned 8) 256)))
       (let ((sap (sb-alien:alien-sap buffer)))
@@ -78,9 +78,9 @@
 
 (defun version-now (path version stamp stamp-function)
   "Return the current version of the file PATH, or NIL if it cannot be read."
-  ;; The second value is the file's stamp according to STAMP-FUNCTION, or NIL if the contents differ
-  ;; from VERSION. If PATH still has STAMP, the stamp of VERSION, the file is not read. Take the
-  ;; stamp before reading the file, so that a later write has another stamp.
+  ;; The second value is the file's stamp according to STAMP-FUNCTION, or NIL if there is none or
+  ;; the contents differ from VERSION. If PATH still has STAMP, the stamp of VERSION, the file is
+  ;; not read. Take the stamp before reading the file, so that a later write has another stamp.
   (let ((now (funcall stamp-function (sb-ext:native-namestring path))))
     (if (and (consp now) (equal now stamp))
         (values version stamp)

@@ -4,7 +4,7 @@
 (in-package :steelbank)
 
 (defun own-tap (source-info)
-  "Return the current tap if it records the file of SOURCE-INFO."
+  "Return the current tap if it records the file of SOURCE-INFO, or NIL."
   (let ((tap *tap*))
     (when (and tap source-info)
       (let ((file-info (source-info-file-info source-info)))

@@ -11,7 +11,7 @@
       (setf hash (ldb (byte 64 0) (* (logxor hash (aref octets index)) #x100000001b3))))))
 
 (defun file-octets (path)
-  "Return the octets of the regular file PATH."
+  "Return the octets of the file PATH. Signal a FILE-ERROR if it is not a regular file."
   (when (special-file-p (sb-ext:native-namestring path))
     (error 'file-error :pathname path))
   (with-open-file (stream path :element-type '(unsigned-byte 8))

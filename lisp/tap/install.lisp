@@ -3,7 +3,7 @@
 (in-package :steelbank)
 
 (defun finish-tap (tap complete)
-  "Pass TAP and its sidecar to the sink, unless nothing was read."
+  "Pass TAP and its sidecar to the sink, unless nothing was read or this was already done."
   (declare (type tap tap))
   (when (and *tap-sink* (tap-stream tap) (tap-file-info tap) (not (tap-finished tap)))
     (setf (tap-count tap) 0
@@ -96,7 +96,7 @@
        (eq (when-file-permits (peek-char nil stream nil :end)) :end)))
 
 (defun install-tap ()
-  "Install the tap in the reader and the compiler. It records only where *TAP-SINK* is bound."
+  "Install the tap in the reader and the compiler. It records only while *TAP-SINK* is not NIL."
   (loop for (name function)
           in `((,+make-observer+ tapped-make-observer)
                (compile-file tapped-compile-file)

@@ -16,6 +16,12 @@
   ;; SOURCE-LOAD is true if the file is loaded as source instead of compiled; then FAILED is true
   ;; until the load succeeds. EXTERNAL-FORMAT is the stream's. FINISHED is true when the sink has
   ;; received the record.
+  ;;
+  ;; STARTS, ENDS and OBJECTS hold COUNT events that are not written yet. BUFFER holds FILL octets
+  ;; of written events. NAMES maps symbols and strings to indices; NAME-LIST lists them, newest
+  ;; first. USES are lists of kind, name, top-level form and form number. CONTEXT is a functional in
+  ;; which SBCL records uses. NOTE-LOCAL packs the keys of LOCALS. POSITIONS contains, for each
+  ;; top-level form, a vector from form numbers to positions.
   (file-info nil) (stream nil)
   (source-load nil) (failed nil)
   (external-format "" :type string)

@@ -211,7 +211,7 @@
 ;;; 1AM: a failed check signals an error, which ends the test
 
 (defvar *failed-check* nil
-  "The error that left 1AM's SIGNALS, because its body did not signal the expected condition.")
+  "The last error that left a SIGNALS form of 1AM, or NIL. Such an error is a failed check.")
 
 (defun noted-signals (function expected body)
   "Wrap 1AM's %SIGNALS: record the errors that leave it."

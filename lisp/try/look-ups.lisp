@@ -1,6 +1,6 @@
 ;;;; Detects look-ups by name at run time. It runs in a copy of the project where a symbol was
-;;;; renamed, and records calls that still look up the old name by a string that is built at run
-;;;; time.
+;;;; renamed, and records calls that still look up the old name, for example because the code builds
+;;;; the name at run time.
 
 (in-package :steelbank)
 

@@ -49,7 +49,8 @@
       (and (stringp object) (<= (length object) 200))))
 
 (defun value-object (object package limit &key handle plainly (length 1000))
-  "Return the JSON object for OBJECT: its printed text, and HANDLE unless the text is complete."
+  "Return the JSON object for OBJECT: its text, and HANDLE if the text is cut or OBJECT has parts."
+  ;; Only numbers, characters, symbols and strings count as objects without parts.
   (multiple-value-bind (text cut failed)
       (printed-value object package limit :plainly plainly :length length)
     (object "text" text

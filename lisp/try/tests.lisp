@@ -43,7 +43,7 @@
 
 (defstruct assertion
   "The result of one assertion. STATUS is :PASSED, :FAILED, :ERROR or :SKIPPED."
-  ;; EXPECTED and ACTUAL are lists of the value, or empty if it is unknown which value is which.
+  ;; EXPECTED and ACTUAL are lists of one value, or empty if that value is unknown.
   ;; VALUES are conses of a form and its value. WITHIN are the names of the enclosing sections of
   ;; the test, outermost first.
   (status :passed :type keyword)
@@ -57,7 +57,7 @@
   (find name *frameworks* :key #'framework-name :test #'string=))
 
 (defun its (package name)
-  "Return the symbol NAME of PACKAGE, a framework's package, without interning it."
+  "Return the symbol NAME of PACKAGE, a framework's package. Signal an error if there is none."
   (or (let ((package (find-package package)))
         (and package (find-symbol name package)))
       (error "The test framework does not define ~a::~a; its version is not supported."
@@ -69,11 +69,12 @@
 
 (sb-ext:define-load-time-global *slot-names*
     (make-hash-table :test 'eq :weakness :key :synchronized t)
-  "An association list from strings to names of slots, by the slots of a class.")
+  "Maps the list of a class's slots to an alist from strings to the slots' names or NIL.")
 
 (defun slot-called (object name)
   "Return the name of the slot of OBJECT called NAME, in any package, or NIL if there is none."
-  ;; A load looks slots of all tests up. A redefined class has another list of slots.
+  ;; Cache the result, because each load looks up slots of all tests. A redefined class has another
+  ;; list of slots, and so another entry in the cache.
   (let* ((slots (sb-mop:class-slots (class-of object)))
          (known (assoc name (gethash slots *slot-names*) :test #'string=)))
     (if known
@@ -211,8 +212,9 @@
 ;;; Systems
 
 (defun test-dependencies (system)
-  "Return the names of the systems with tests that SYSTEM's test-op loads or tests."
-  ;; They belong to the definition of SYSTEM, or have test in their names.
+  "Return the names of the systems that probably contain tests of SYSTEM."
+  ;; They have usual names, or are dependencies of SYSTEM's test-op or load-op. A dependency counts
+  ;; if it has the same primary system as SYSTEM, or test in its name.
   (let ((primary (asdf:primary-system-name system)))
     (remove-duplicates
      (append
@@ -236,7 +238,7 @@
      :test #'string=)))
 
 (define-question "test-systems" (name)
-  "Return the systems that contain the tests of the system NAME, NAME first, with their files."
+  "Return the system NAME and the systems that probably contain its tests, each with its files."
   (let ((name (find-system-name name)))
     (if (null name)
         (object "status" "unknown")

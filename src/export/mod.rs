@@ -29,10 +29,10 @@ pub enum ExportError {
         "{} is not empty and was not written by steelbank site, so it is left unchanged. Name another folder.", .0.display()
     )]
     Foreign(PathBuf),
-    /// A file cannot be written.
+    /// The index, or a file or folder of the site, cannot be read or written.
     #[error("{} cannot be written: {source}.", path.display())]
     Write {
-        /// The file or folder.
+        /// The file or folder, or `The index`.
         path: PathBuf,
         /// The operating system's error.
         source: std::io::Error,

@@ -29,7 +29,8 @@ use steelbank_xref::SymbolName;
 /// The number of a symbol in the model.
 pub(super) type SymbolNumber = u32;
 
-/// The namespace of a name. A Lisp symbol can name one thing in each namespace.
+/// The namespace of a name. A Lisp symbol can name one thing in each namespace, except that it can
+/// name several methods, and slots of several classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Facet {
     Function,
@@ -90,14 +91,14 @@ pub(super) struct ModelFile {
     pub(super) path: PathBuf,
     /// The path relative to the project's root.
     pub(super) shown: String,
-    /// The system that the file belongs to.
+    /// The number of the first loaded system that contains the file, if any.
     pub(super) system: Option<u32>,
     pub(super) is_test: bool,
     /// The numbers of the file's definitions.
     pub(super) definitions: std::ops::Range<u32>,
 }
 
-/// A system of the project.
+/// A loaded system of the project.
 #[derive(Debug)]
 pub(super) struct ModelSystem {
     pub(super) name: String,
@@ -125,7 +126,7 @@ pub(super) enum Meaning {
     Nothing,
 }
 
-/// A symbol that occurs in a file.
+/// A token of a file that names a symbol or a package.
 #[derive(Debug, Clone)]
 pub(super) struct ModelToken {
     /// The token, including its package prefix.
@@ -534,14 +535,16 @@ impl<'a> Model<'a> {
     }
 
     /// Returns the class or type that the innermost definition around `line` of this file defines.
-    /// Returns `None` if that defines something else.
+    /// Returns `None` if no definition contains the line, or if that definition defines something
+    /// else.
     fn class_around(&self, file: u32, line: u32) -> Option<SymbolNumber> {
         let definition = self.definition_around(file, line)?;
         let definition = &self.definitions[definition as usize];
         (definition.entity.facet == Facet::Type).then_some(definition.entity.symbol)
     }
 
-    /// Returns the innermost definition in this file that contains `line`. Ignores accessors.
+    /// Returns the innermost definition in this file that contains `line`, or `None`. Ignores
+    /// accessors.
     pub(super) fn definition_around(&self, file: u32, line: u32) -> Option<u32> {
         let own = self.files[file as usize].definitions.clone();
         let has = |number: &u32| {
@@ -610,13 +613,14 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Returns the facts about the class with this number.
+    /// Returns the facts about the class with this number, or `None` if the symbol names no class.
     pub(super) fn class(&self, class: SymbolNumber) -> Option<&ClassFacts> {
         self.symbols[class as usize].facts.class.as_ref()
     }
 }
 
-/// Returns the main facet of a symbol, for places that only name the symbol.
+/// Returns the main facet of a symbol, for places that only name the symbol. Returns `None` if the
+/// symbol has no facts.
 pub(super) fn principal(facts: &SymbolFacts) -> Option<Facet> {
     match facts {
         SymbolFacts { function: Some(function), .. } => Some(match &*function.kind {

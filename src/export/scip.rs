@@ -73,8 +73,8 @@ pub struct ScipSummary {
 /// compilation, with absolute paths.
 ///
 /// # Errors
-/// No file is loaded, a file cannot be read, `out` cannot be written, or `control` cancelled the
-/// export.
+/// No file is loaded, a file cannot be read, a question to Lisp failed, `out` cannot be written, or
+/// `control` cancelled the export.
 pub fn write_scip(
     bank: &Steelbank,
     format: ScipFormat,
@@ -316,7 +316,7 @@ impl ScipWriter<'_> {
     }
 
     /// Adds a diagnostic to the occurrence at its start, or to a new occurrence without a symbol.
-    /// Omits a diagnostic without a line.
+    /// Omits a diagnostic without a line, or with a position outside the text.
     fn diagnose(&mut self, document: &mut Document, said: &Diagnostic, read: &ReadFile) {
         let place = said.place.as_ref();
         let Some((line, column)) = place.and_then(|place| Some((place.line?, place.column.unwrap_or(1))))

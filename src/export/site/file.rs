@@ -141,7 +141,7 @@ impl Site<'_> {
         spans
     }
 
-    /// Returns the markup of a token.
+    /// Returns the markup of a token, or `None` if it is shown as plain text.
     fn span(&self, file: u32, token: &ModelToken, locals: &mut HashMap<Range, usize>) -> Option<MarkedRange> {
         let range = token.range;
         let mark = |open: String, close| Some(MarkedRange { range, open, close });
@@ -184,7 +184,7 @@ impl Site<'_> {
     }
 }
 
-/// Returns the style sheet's class for a facet, as an attribute. Functions have none.
+/// Returns the style sheet's class for a facet, as an attribute. Functions and methods have none.
 pub(super) fn class_of(facet: Facet) -> &'static str {
     match facet {
         Facet::Function | Facet::Setf | Facet::Method(_) => "",

@@ -1,7 +1,8 @@
 //! Writes the project as static HTML pages. They need no server and no network, and work without
-//! JavaScript, which only adds search and drawings. [`write_site`] reads the files through the
-//! model and writes a page for each file. Then it adds the descriptions of each file's symbols, and
-//! the pages that list systems, packages, tests and unused definitions.
+//! JavaScript, which only adds conveniences such as search and drawings. [`write_site`] reads the
+//! files through the model and writes a page for each file. Then it adds the descriptions of each
+//! file's symbols to the file's page. Finally, it writes an overview, and the pages that list
+//! systems, packages, files, tests and unused definitions.
 
 mod file;
 mod html;
@@ -113,8 +114,8 @@ struct Site<'a> {
 /// `folder` when all pages are complete.
 ///
 /// # Errors
-/// No file is loaded, the folder has other files, a file cannot be read or written, or `control`
-/// cancelled the export.
+/// No file is loaded, the folder has other files, a file cannot be read or written, a question to
+/// Lisp failed, or `control` cancelled the export.
 pub fn write_site(bank: &Steelbank, folder: &Path, control: &Control) -> Result<SiteSummary, ExportError> {
     check_folder(folder)?;
     let unfinished = unfinished(folder);
@@ -316,13 +317,13 @@ impl Site<'_> {
         self.homes.get(symbol as usize)?.as_ref()
     }
 
-    /// Returns the link to the description of a symbol.
+    /// Returns the link to the description of a symbol, or `None` if the site does not describe it.
     fn href(&self, symbol: SymbolNumber, here: Here) -> Option<String> {
         let Home { file, anchor, .. } = self.home(symbol)?;
         Some(self.place(*file, anchor, here))
     }
 
-    /// Returns the link to a slot of a class.
+    /// Returns the link to a slot of a class, or `None` if the site does not describe the class.
     fn slot_href(&self, class: SymbolNumber, slot: &SymbolName, here: Here) -> Option<String> {
         let home = self.home(class)?;
         Some(self.place(home.file, self.slot_anchor(class, slot)?, here))

@@ -280,7 +280,7 @@ impl Site<'_> {
     }
 
     /// Returns the tests that reach a symbol, each with the symbol that it uses on the way. Returns
-    /// `None` if a test defines the symbol, or if there are no tests.
+    /// `None` if the symbol itself counts as a test, or if there are no tests.
     fn tests_of(&self, symbol: SymbolNumber) -> Option<Vec<(SymbolNumber, SymbolNumber)>> {
         if self.graph.tests.is_empty() || self.graph.tests.contains(&symbol) {
             return None;

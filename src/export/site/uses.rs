@@ -159,10 +159,10 @@ impl Site<'_> {
     }
 }
 
-/// Returns the unused definitions, as `outline` determines them. Checks only definitions outside of
-/// test files that no other code uses; uses in tests do not count. Exported functions, macros,
-/// variables and types are listed without asking `outline`, because code outside the project may
-/// use them.
+/// Returns the unused definitions, as `outline` determines them. Checks only the definitions of
+/// systems, outside of test files, without a certain use by other code; uses in tests do not count.
+/// Exported functions, macros, variables and types, except structures, are listed without a check
+/// by `outline`, because code outside the project may use them.
 pub(super) fn unused(
     site: &Site<'_>,
     context: &QueryContext<'_>,
