@@ -168,7 +168,7 @@
   "Record ORIGIN for the tests that have no recorded origin."
   (dolist (framework (loaded-frameworks))
     ;; Ignore an error here; "list-tests" signals it again.
-    (dolist (test (ignore-errors (funcall (framework-list framework))))
+    (dolist (test (around-user-code (funcall (framework-list framework))))
       (unless (nth-value 1 (gethash (test-identity test) *test-origins*))
         (setf (gethash (test-identity test) *test-origins*) origin)))))
 

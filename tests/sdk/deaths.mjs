@@ -81,7 +81,7 @@ const questions = [
   ["describe-symbol", { name: "cl:cdr" }, /^COMMON-LISP::CDR \[FUNCTION\]/],
   ["who-calls", { name: "cl:mapcar" }, /Functions that call COMMON-LISP::MAPCAR\b/],
   ["who-calls", { name: "cl:nconc" }, /Functions that call COMMON-LISP::NCONC\b/],
-  ["find-definition", { name: "remembered" }, /good\.lisp|Symbol REMEMBERED not found[^]*being loaded/],
+  ["find-definition", { name: "remembered" }, /good\.lisp|Symbol REMEMBERED not found[^]*is loading/],
   ["describe-symbol", { name: "cl:cons" }, /^COMMON-LISP::CONS \[/],
   ["who-references", { name: "cl:*print-base*" }, /COMMON-LISP::\*PRINT-BASE\*/],
 ];
