@@ -53,8 +53,8 @@ pub struct TextUse {
     pub possible: bool,
 }
 
-/// Matches of a name in text that is not loaded, is stale, has no complete sidecar, is excluded by a
-/// feature expression, or becomes the symbol only at run time.
+/// Matches of a name in text that is not loaded, is stale, has no complete sidecar, is excluded by
+/// a feature expression, or becomes the symbol only at run time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct UnloadedMatches {
