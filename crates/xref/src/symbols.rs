@@ -258,8 +258,8 @@ impl Index {
         }
     }
 
-    /// Returns a symbol's canonical name: its home package and name with two colons between them, or
-    /// `#:` and its name if it is uninterned.
+    /// Returns a symbol's canonical name: its home package and name with two colons between them,
+    /// or `#:` and its name if it is uninterned.
     pub fn symbol_text(&self, symbol: Symbol) -> String {
         let name = match self.symbol_row(symbol) {
             Ok((segment, row)) => {
