@@ -17,20 +17,18 @@ const BACKUP: [&str; 5] = ["bak", "orig", "old", "rej", "swp"];
 /// (`a.lisp~`, `a.bak`), an autosave (`#a.lisp#`) or a rejected patch.
 pub fn is_backup(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.as_encoded_bytes()).unwrap_or_default();
-    name.ends_with(b"~")
-        || (name.starts_with(b"#") && name.ends_with(b"#"))
-        || path
-            .extension()
-            .is_some_and(|ending| BACKUP.iter().any(|other| ending.eq_ignore_ascii_case(other)))
+    name.ends_with(b"~") || (name.starts_with(b"#") && name.ends_with(b"#")) || has_extension(path, &BACKUP)
+}
+
+/// Returns whether the extension of `path` is one of `extensions`, in any case.
+fn has_extension(path: &Path, extensions: &[&str]) -> bool {
+    path.extension().is_some_and(|ending| extensions.iter().any(|other| ending.eq_ignore_ascii_case(other)))
 }
 
 /// Returns whether a file may contain Common Lisp, by its name. If so, [`is_lisp`] checks its
 /// extension and the first bytes of its text.
 pub fn may_be_lisp(path: &Path) -> bool {
-    !is_backup(path)
-        && path
-            .extension()
-            .is_none_or(|ending| !NOT_LISP.iter().any(|other| ending.eq_ignore_ascii_case(other)))
+    !is_backup(path) && !has_extension(path, &NOT_LISP)
 }
 
 /// Returns whether the file at `path` contains system definitions, by its name: whether it is an
@@ -41,11 +39,7 @@ pub fn defines_systems(path: &Path) -> bool {
 
 /// Returns whether the extension alone identifies Lisp.
 pub fn is_lisp_by_name(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| {
-        ["lisp", "lsp", "cl", "l", "asd", "ros", "sexp"]
-            .iter()
-            .any(|other| ending.eq_ignore_ascii_case(other))
-    })
+    has_extension(path, &["lisp", "lsp", "cl", "l", "asd", "ros", "sexp"])
 }
 
 /// Returns whether the file at `path`, which begins with `bytes`, is Common Lisp.
