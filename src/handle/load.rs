@@ -252,12 +252,14 @@ impl Steelbank {
             return Ok(each.fold(all, |all, (system, answer)| all.with_system(system, answer)).finished());
         }
         let systems = self.list_systems(control)?.systems;
-        let project = self.project();
-        let files: Vec<PathBuf> =
-            project.lisp_files().into_iter().filter(|path| is_lisp_by_name(path)).collect();
-        if systems.is_empty() && !files.is_empty() {
-            all.status = LoadStatus::Failed;
-            all.failure = Some(LoadFailure::no_system(&some_of(&files, |path| project.shown(path))));
+        if systems.is_empty() {
+            let project = self.project();
+            let mut files = project.lisp_files();
+            files.retain(|path| is_lisp_by_name(path));
+            if !files.is_empty() {
+                all.status = LoadStatus::Failed;
+                all.failure = Some(LoadFailure::no_system(&some_of(&files, |path| project.shown(path))));
+            }
         }
         for system in systems.into_iter().map(|system| system.name) {
             let left = control.until(deadline);
