@@ -335,17 +335,14 @@ impl Project {
             return;
         };
         let mut components: HashMap<PathBuf, Vec<PathBuf>> = HashMap::new();
-        for system in systems.values() {
-            let below = |path: &&PathBuf| self.root().is_some_and(|root| path.starts_with(root));
-            for file in system.files.iter().flatten().filter(below) {
-                components.entry(file.clone()).or_default().push(system.asd.clone());
-            }
-        }
         let mut tests = HashMap::new();
         for (name, system) in &systems {
             let has_tests = has_tests(name);
             for file in system.files.iter().flatten() {
                 tests.entry(file.clone()).and_modify(|all| *all &= has_tests).or_insert(has_tests);
+                if self.root().is_some_and(|root| file.starts_with(root)) {
+                    components.entry(file.clone()).or_default().push(system.asd.clone());
+                }
             }
         }
         let mut image = self.image.write();

@@ -83,12 +83,12 @@ impl Action for ReloadRequest {
         };
         let gone: Vec<PathBuf> = after.iter().filter(is_gone).cloned().collect();
         // After a failed load, definitions may be missing only because they were not evaluated.
-        let left = match all.status {
-            LoadStatus::Loaded => bank.leftovers(&after, &gone, self.remove, &control.until(deadline))?,
-            _ => Vec::new(),
-        };
-        if self.remove && all.status == LoadStatus::Loaded {
-            project.forget_loaded(&gone);
+        let mut left = Vec::new();
+        if all.status == LoadStatus::Loaded {
+            left = bank.leftovers(&after, &gone, self.remove, &control.until(deadline))?;
+            if self.remove {
+                project.forget_loaded(&gone);
+            }
         } else if self.remove {
             all.cautions.push(Caution::NothingRemoved);
         }
