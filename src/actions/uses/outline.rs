@@ -8,11 +8,12 @@
 pub(crate) mod tool;
 
 use crate::answer::name::{canonical, escaped};
-use crate::answer::{LispName, NotFound, counted};
+use crate::answer::{LispName, NotFound, OtherText, counted};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -22,7 +23,7 @@ use steelbank_tree::{belonging, defines_systems, is_lisp_by_name, nested};
 use steelbank_xref::{Access, Index, SymbolName};
 
 use super::code_find_references::UseType;
-use super::computed::all_computed_names;
+use super::computed::{ComputedName, all_computed_names};
 use super::enclosing::innermost;
 use super::memo::last_answer;
 use super::symbol_uses::SymbolUses;
@@ -37,7 +38,7 @@ use crate::handle::Error;
 use crate::handle::context::QueryContext;
 use crate::handle::question::Question;
 use crate::workspace::write::is_nothing;
-use crate::workspace::{Project, TextState};
+use crate::workspace::{Project, TextState, TreeView};
 
 /// A request for the definitions in a file, package or system.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -275,7 +276,6 @@ impl Question for OutlineRequest {
     type Answer = OutlineAnswer;
 
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<OutlineAnswer, Error> {
-        let text = context.text.or_else(|| context.bank.text_index().ok());
         let mut kinds = Vec::new();
         for kind in &self.kinds {
             kinds.push(DefinitionKind::named(kind).ok_or_else(|| OutlineError::Kind { kind: kind.clone() })?);
@@ -283,6 +283,7 @@ impl Question for OutlineRequest {
         let wanted_package = self.of.package(&context.index)?;
         let mut answer = OutlineAnswer { unused: self.unused, ..OutlineAnswer::default() };
         let use_lines = UseLines::new(context);
+        let other_uses = self.unused.then(|| OtherUses::new(context));
         let (mut all, mut wanted, mut files) = (Vec::new(), Vec::new(), Vec::new());
         // Caches the lines that use a generic function, which may have hundreds of methods.
         let mut methods: HashMap<SymbolName, Rc<[UseLine]>> = HashMap::new();
@@ -344,12 +345,13 @@ impl Question for OutlineRequest {
                 uses: count,
                 reached_by: Vec::new(),
             };
-            if self.unused {
+            if let Some(other_uses) = &other_uses {
                 let (Some(lines), Some(count)) = (lines, count) else { continue };
                 if count.others > 0 || definition.declaration {
                     continue;
                 }
-                let Some(reached_by) = reach(context, &use_lines, text, known, &lines, count, &all)? else {
+                let Some(reached_by) = reach(context, &use_lines, other_uses, known, &lines, count, &all)?
+                else {
                     continue;
                 };
                 outlined.reached_by = reached_by;
@@ -499,7 +501,7 @@ fn is_in_definition(known: &DefinitionInFile, place: &Location, in_file: &[Defin
 fn reach(
     context: &QueryContext<'_>,
     use_lines: &UseLines<'_>,
-    text: Option<&TextIndex>,
+    other_uses: &OtherUses<'_>,
     known: &DefinitionInFile,
     lines: &[UseLine],
     count: UseCount,
@@ -546,7 +548,7 @@ fn reach(
     if let Some(quoted) = lines.iter().filter(elsewhere).find(|line| line.use_type == UseType::Quoted) {
         reasons.push(format!("quoted in {}", quoted.place.clone().whole_line()));
     }
-    let unloaded = unloaded_uses(context, known);
+    let unloaded = other_uses.unloaded(context, known);
     let first =
         |of: fn(TextState) -> bool| unloaded.iter().find(|line| of(line.state)).map(|line| &line.place);
     let read = first(|state| state == TextState::RuntimeName);
@@ -557,7 +559,7 @@ fn reach(
         reasons.push(format!("used in {place}, in code that a feature expression excludes"));
     }
     let unloaded = first(|state| !matches!(state, TextState::RuntimeName | TextState::FeatureExcluded));
-    if let Some(text) = text {
+    if let Some(text) = other_uses.text {
         let (strings, other) = textual(context, text, known)?;
         if let Some(place) = strings.filter(|_| read.is_none()) {
             reasons.push(format!("named in a string in {place}"));
@@ -566,43 +568,62 @@ fn reach(
             reasons.push(format!("named in {place}, which is not loaded"));
         }
     }
-    reasons.extend(named_elsewhere(context, known));
+    reasons.extend(other_uses.by_name(context, known));
     Ok(Some(reasons))
 }
 
-/// Lists, as reasons, the places where text that is not Lisp names the definition, and those where
-/// code may look it up by its name.
-fn named_elsewhere(context: &QueryContext<'_>, known: &DefinitionInFile) -> Vec<String> {
-    let (index, project, name) = (&context.index, context.project, &known.definition.name);
-    let home = known.home.as_deref().and_then(|home| index.find_package(home, None));
-    let Some((symbol, _)) = home.and_then(|home| index.find_symbol(name, home)) else { return Vec::new() };
-    let view = project.tree_view();
-    let words = SymbolUses::new(index, symbol, FunctionName::Plain).words(project, &view).unwrap_or_default();
-    let words: Vec<Location> = words
-        .into_iter()
-        .map(|word| Location::new(word.path.display().to_string()).at(word.at).whole_line())
-        .collect();
-    let computed = all_computed_names(context, &view);
-    let computed: Vec<Location> = computed
-        .iter()
-        .filter(|found| {
-            let package = found.package.as_deref().and_then(|package| index.find_package(package, None));
-            !found.in_macro && package.is_some() && package == home && found.may_make(name)
-        })
-        .map(|found| found.place.clone())
-        .collect();
-    let reason = |how: &str, places: &[Location]| {
-        let first = places.first()?;
-        let more = match places.len() - 1 {
-            0 => String::new(),
-            more => format!(" and {}", counted(more, "other place", "other places")),
+/// Finds uses that no record or token of loaded code shows. Holds what one answer needs for all its
+/// definitions.
+struct OtherUses<'a> {
+    text: Option<&'a TextIndex>,
+    view: TreeView,
+    computed: Arc<Vec<ComputedName>>,
+}
+
+impl<'a> OtherUses<'a> {
+    fn new(context: &'a QueryContext<'_>) -> Self {
+        let view = context.project.tree_view();
+        let computed = all_computed_names(context, &view);
+        Self { text: context.text.or_else(|| context.bank.text_index().ok()), view, computed }
+    }
+
+    /// Lists the lines outside the definition that name it in text that is not loaded or that a
+    /// feature expression excludes, or in strings that code interns.
+    fn unloaded(&self, context: &QueryContext<'_>, known: &DefinitionInFile) -> Vec<TextUse> {
+        let Some(symbol) = known.full_name() else { return Vec::new() };
+        let mut uses = text_uses(&context.index, context.project, &self.view, &symbol, false);
+        uses.lines.retain(|line| !known.has(&line.place));
+        uses.lines
+    }
+
+    /// Lists, as reasons, the places where text that is not Lisp names the definition, and those
+    /// where code may look it up by its name.
+    fn by_name(&self, context: &QueryContext<'_>, known: &DefinitionInFile) -> Vec<String> {
+        let (index, name) = (&context.index, &known.definition.name);
+        let Some(symbol) = known.full_name().and_then(|name| index.named(&name)) else { return Vec::new() };
+        let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
+        let words = OtherText::new(&uses.words(context.project, &self.view).unwrap_or_default());
+        let is_home = |package: &String| index.find_package(package, None) == index.symbol_package(symbol);
+        let computed: Vec<&ComputedName> = self
+            .computed
+            .iter()
+            .filter(|found| {
+                !found.in_macro && found.package.as_ref().is_some_and(is_home) && found.may_make(name)
+            })
+            .collect();
+        let reason = |how: &str, count: usize, first: Option<&Location>| {
+            let first = first?.clone().whole_line();
+            let more = match count - 1 {
+                0 => String::new(),
+                more => format!(" and {}", counted(more, "other place", "other places")),
+            };
+            Some(format!("{how} {first}{more}"))
         };
-        Some(format!("{how} {first}{more}"))
-    };
-    [reason("named in", &words), reason("may be looked up by name in", &computed)]
-        .into_iter()
-        .flatten()
-        .collect()
+        let named = reason("named in", words.count, words.places.first());
+        let first = computed.first().map(|found| &found.place);
+        let looked_up = reason("may be looked up by name in", computed.len(), first);
+        named.into_iter().chain(looked_up).collect()
+    }
 }
 
 /// Whether another form uses a function that DEFSTRUCT generated for `known`. Such functions are
@@ -616,21 +637,15 @@ fn is_structure_used(context: &QueryContext<'_>, use_lines: &UseLines<'_>, known
     let mut made = index
         .symbols()
         .filter(|symbol| index.symbol_package(*symbol) == Some(home))
-        .map(|symbol| index.full_name(symbol))
-        .filter(|SymbolName { name: other, .. }| {
+        .filter(|symbol| {
+            let other = index.symbol_name(*symbol);
             other.starts_with(&format!("{name}-"))
-                || [format!("MAKE-{name}"), format!("COPY-{name}"), format!("{name}P")].contains(other)
-        });
+                || [format!("MAKE-{name}"), format!("COPY-{name}"), format!("{name}P")]
+                    .iter()
+                    .any(|made| **made == *other)
+        })
+        .map(|symbol| index.full_name(symbol));
     made.any(|other| use_lines.lines(&other).iter().any(|line| is_live(line) && !known.has(&line.place)))
-}
-
-/// Lists the lines outside the definition that name it in text that is not loaded or that a feature
-/// expression excludes, or in strings that code interns.
-fn unloaded_uses(context: &QueryContext<'_>, known: &DefinitionInFile) -> Vec<TextUse> {
-    let (project, Some(symbol)) = (context.project, known.full_name()) else { return Vec::new() };
-    let mut uses = text_uses(&context.index, project, &project.tree_view(), &symbol, false);
-    uses.lines.retain(|line| !known.has(&line.place));
-    uses.lines
 }
 
 /// Finds the first line outside the definition with a string that names the definition, and the
