@@ -153,7 +153,7 @@ fn main() {
     }
     let (one, many) = (memory(&alone), memory(&shared));
     println!("memory, MiB: unshared {one:.1}, {CLIENTS} clients and host {many:.1}: {:.2}x", many / one);
-    println!("of which the host {:.1}, each client {:.1}", memory(&[host]), memory(&shared[..1]));
+    println!("the host: {:.1}, each client: {:.1}", memory(&[host]), memory(&shared[..1]));
     end(sharing);
     end(vec![private]);
 }

@@ -214,7 +214,7 @@
             "from" (and inherited (class-text owner)))))
 
 (defun superclasses (class)
-  "Return CLASS and its superclasses, most specific first, without base classes such as T."
+  "Return CLASS and its superclasses, depth first, without base classes such as T."
   (let ((all '()))
     (labels ((visit (each)
                (unless (or (member each all)

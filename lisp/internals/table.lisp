@@ -301,8 +301,8 @@
      "(FUN GENERATION-MASK PAGE-TYPE-MASK PAGE-TYPE-CONSTRAINT)")
     ("SB-WALKER" "GET-WALKER-TEMPLATE" :function "(X CONTEXT)")
     ("SB-WALKER" "MACROEXPAND-ALL" :function "(FORM &OPTIONAL ENVIRONMENT)"))
-  ;; A row has several lambda lists if versions differ, and none if we call the function without
-  ;; arguments, so that its lambda list does not matter.
+  ;; A row has several lambda lists if versions of SBCL differ. It has no lambda list if we call the
+  ;; function without arguments, because then the list does not matter.
   "Rows of package, name, kind and, for a function or macro, its lambda list as printed names.")
 
 (defun printed-names (lambda-list)

@@ -7,8 +7,8 @@
   (progress nil :type (or null function))
   (stop (constantly nil) :type function)
   (deadline nil :type (or null integer))
-  ;; The number of steps, each of which compiles or loads a file, or 0 if it is unknown; and the
-  ;; number of steps begun.
+  ;; The number of steps (0: unknown) and the number of steps begun. Each step compiles or loads a
+  ;; file.
   (total 0 :type integer)
   (done 0 :type integer)
   ;; The file that is being compiled or loaded, or NIL. If the load failed, the file that failed.
@@ -51,8 +51,8 @@
   ;; The names of the systems that were reported to ASDF as up to date, or for which ASDF has
   ;; planned operations.
   (up-to-date (make-hash-table :test 'equal) :type hash-table)
-  ;; The components whose fasls were checked in this load. The check precedes ASDF's first request
-  ;; for the date of the fasl.
+  ;; The components with a fasl that this load has checked, before ASDF first requests the date of
+  ;; the fasl.
   (checked (make-hash-table :test 'eq) :type hash-table)
   ;; Maps the namestring of each source file that was read to its tap.
   (taps (make-hash-table :test 'equal) :type hash-table))

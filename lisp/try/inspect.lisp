@@ -17,6 +17,7 @@
 (defun plist-alist (plist)
   "Return the keys and values of PLIST as an alist."
   (loop for (key value) on plist by #'cddr collect (cons key value)))
+
 (defun named-parts (kind facts names-and-values)
   "Return the anatomy of an object with named parts."
   ;; NAMES-AND-VALUES alternates names and functions. Each function returns a value and whether the

@@ -11,7 +11,7 @@
                  (serious-condition () 'standard-object)))))
 
 (defun plain-text (object limit)
-  "Return OBJECT printed without running user code, at most LIMIT characters."
+  "Return OBJECT printed without running user code, truncated to LIMIT characters and \"...\"."
   (let ((text (typecase object
                 ((or number character string symbol) (name-text object))
                 (t (format nil "#<~a>" (type-name-text object))))))

@@ -193,8 +193,8 @@ impl Steelbank {
         }
     }
 
-    /// Does not check the snapshot's inputs again at each load. For a process that requested all
-    /// its loads before the start, when the inputs were checked.
+    /// Disables the check of the snapshot's inputs at each later load. For a process that requested
+    /// all its loads before the start, when the inputs were checked.
     pub(crate) fn trust_restored_loads(&self) {
         if let Some(restored) = &mut *self.inner.restored.lock() {
             restored.inputs = None;

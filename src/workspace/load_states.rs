@@ -266,7 +266,8 @@ impl Project {
             };
         if same {
             texts.load_states.entries.insert(Arc::clone(path), before);
-            // Check a missing new file at each question, unless its creation is reported.
+            // Check a file at each question if no change of it is reported, for example because it
+            // does not exist yet.
             if !entry.is_watched {
                 texts.load_states.unwatched.insert(Arc::clone(path));
             }

@@ -139,7 +139,7 @@ fn argument(name: &str) -> Value {
 }
 
 /// The limit of processor time for an answer, in hundredths of a second. A debug build takes about
-/// eight times as much. [`Patience`] ends waits without processor time.
+/// eight times as much. A hang uses none: then [`Patience`] kills the server.
 const BOUND: u64 = if cfg!(debug_assertions) { 4000 } else { 500 };
 
 /// Returns the processor time of a process and its finished children, in hundredths of a second.

@@ -191,9 +191,9 @@ fn temporary_folder_replaces_an_unwritable_cache() {
         .find(|entry| entry.file_name().to_string_lossy().starts_with("steelbank-"))
         .unwrap();
     assert_eq!(stand_in.metadata().unwrap().permissions().mode() & 0o777, 0o700);
-    // A link with that name is not followed, as any user can create it. Retry the removal: a
-    // snapshot writer may still use the folder.
+    // Retry the removal: a snapshot writer may still use the folder.
     wait_while(|| fs::remove_dir_all(stand_in.path()).is_err());
+    // A link in place of the folder must be refused, because any user can create one.
     std::os::unix::fs::symlink(&project, stand_in.path()).unwrap();
     let (_, errors, code) = run(&["find-references", "one"]);
     assert!(code == Some(3) && errors.contains(stand_in.path().to_str().unwrap()), "{errors}");

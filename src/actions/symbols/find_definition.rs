@@ -322,7 +322,8 @@ pub(crate) fn find_definition(
 }
 
 /// Finds the method printed as `(METHOD NAME QUALIFIER (CLASS))` in its generic function's
-/// definition. If the definition has only one method, returns that method.
+/// definition, by its specializers other than T. Qualifiers are ignored: of several matches,
+/// returns the first. If the definition has only one method, returns that method.
 fn inner_method(file: &PositionedFile, form: u32, name: &str) -> Option<Range> {
     let methods = file.inner_methods(form);
     let specializers = name.trim_end_matches(')').rsplit('(').next().unwrap_or_default();

@@ -130,7 +130,8 @@ impl Templates<'_> {
             .then(|| (head.symbol(self.bytes).name.into_owned(), self.text.elements(id).skip(1).collect()))
     }
 
-    /// Returns whether a form is in the definition of a macro or compiler macro.
+    /// Returns whether a form is in a definition of a macro or compiler macro, or in a MACROLET,
+    /// even in the body of the latter.
     fn is_in_macro(&self, id: FormId) -> bool {
         const MACROS: [&str; 3] = ["DEFMACRO", "DEFINE-COMPILER-MACRO", "MACROLET"];
         let around = std::iter::successors(Some(id), |id| self.text.form(*id)?.parent);

@@ -143,7 +143,7 @@ pub enum OccurrenceKind {
 }
 
 impl FileOccurrence {
-    /// Creates an occurrence of which only the position and the symbol are known. It counts as data
+    /// Creates an occurrence with only a position and a symbol. It counts as data
     /// that the reader evaluates, with approximate evidence.
     pub(crate) fn of_datum(range: Range, name_range: Range, symbol: SymbolName, form: u32) -> Self {
         Self {

@@ -141,7 +141,7 @@ fn skipped_symbols(
 }
 
 /// Returns the symbol that a token denotes in `package`, and the kind of operator that it names.
-/// Returns `None` for a symbol without a home package.
+/// Returns `None` for a symbol that is accessible in a package but has no home package.
 fn resolve(index: &Index, text: &str, token: &Token, package: Option<&str>) -> Option<(Name, NameKind)> {
     let symbol = token.symbol(text.as_bytes());
     let current = package.unwrap_or("COMMON-LISP-USER");

@@ -127,7 +127,7 @@ impl ResourceKind {
     }
 }
 
-/// Returns the kinds of resources whose tool is offered to the client.
+/// Returns the kinds of resources that the client may read: it is offered their tools.
 pub(super) fn kinds(tools: &Tools) -> impl Iterator<Item = &'static ResourceKind> {
     KINDS.iter().filter(|kind| tools.get(kind.tool).is_ok())
 }

@@ -168,7 +168,7 @@ impl Site<'_> {
     }
 
     /// Writes lambda lists and documentation, the slot that the symbol names or accesses, and the
-    /// structure whose definition generates the symbol's function.
+    /// structure with a definition that generates the symbol's function.
     fn write_facts(&self, page: &mut Html, symbol: SymbolNumber, here: Here) {
         let known = &self.model.symbols[symbol as usize];
         let name = readable(&known.name.name);

@@ -284,8 +284,8 @@ impl PositionedFile {
         }
     }
 
-    /// Returns the file at `path` with the content `bytes`, of which an editor has compiled only a
-    /// part: the text `compiled` at character `position` of the editor's buffer. Form numbers count
+    /// Returns the file at `path` with the content `bytes` after an editor compiled only a part of
+    /// it: the text `compiled` at character `position` of the editor's buffer. Form numbers count
     /// from the first form of that part. If the file does not contain the text, the part is the
     /// form with the same first line, or else the nearest form. The file is fresh only if it
     /// contains the text, and not inside a top-level form.
