@@ -286,7 +286,9 @@
              (write-record fasl record))
            record)
           (t
-           (discard-fasl fasl)
+           ;; Keep the fasl until ASDF replaces it: another process may be about to load it.
+           (when (special-file-p (sb-ext:native-namestring fasl))
+             (discard-fasl fasl))
            (recompile component)
            (or (intact-record fasl)
                (let* ((source (compiled-source component))
@@ -296,16 +298,20 @@
 (defun call-with-intact-fasl (fasl component function)
   "Call FUNCTION, which loads FASL, the fasl of COMPONENT. Return the record of FASL."
   ;; If a fasl in the cache proves damaged or missing, recompile it and call FUNCTION again. Do this
-  ;; at most twice, because another process may delete the fasl at any time.
+  ;; at most twice, because another process may delete the fasl at any time. Keep what is there when
+  ;; a fasl was missing: another process may have compiled it again.
   (loop repeat 2
         do (let ((record (valid-record fasl component)))
-             (block damaged
-               (handler-bind ((error (lambda (condition)
-                                       (when (damaged-fasl-p condition fasl)
-                                         (return-from damaged)))))
-                 (funcall function)
-                 (return-from call-with-intact-fasl record))))
-           (discard-fasl fasl))
+             (block missing
+               (block damaged
+                 (handler-bind ((error (lambda (condition)
+                                         (when (damaged-fasl-p condition fasl)
+                                           (if (typep condition 'file-error)
+                                               (return-from missing)
+                                               (return-from damaged))))))
+                   (funcall function)
+                   (return-from call-with-intact-fasl record)))
+               (discard-fasl fasl))))
   (let ((record (valid-record fasl component)))
     (funcall function)
     record))

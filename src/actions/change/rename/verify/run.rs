@@ -7,7 +7,7 @@ use crate::answer::Location;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use steelbank_reader::Range;
 use steelbank_tree::defines_systems;
 
@@ -49,6 +49,11 @@ const FILE_SHARE: u32 = 4;
 const LOADS: usize = 3;
 /// The name of the order that requests a [`LoadReport`] from a scratch image.
 pub(crate) const LOAD_REPORT: &str = "load-report";
+
+/// The granularity of file dates.
+const CLOCK_GRAIN: Duration = Duration::from_millis(20);
+/// The longest wait for a later date: a file's date may be in the future.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// The measured duration of a verification, relative to one load of the same systems.
 const LOADS_OF_A_VERIFICATION: f64 = 1.5;
@@ -234,12 +239,9 @@ impl Steelbank {
         control: &Control,
     ) -> Result<LoadReport, ScratchError> {
         let deadline = deadline_after(control.allowed());
-        if !request.tests.is_empty() {
-            wait_for_clock_tick(texts);
-        }
+        wait_for_later_date(texts, !request.tests.is_empty());
         let mut scratch = self.scratch_of(texts, control)?;
         let mut loading = LoadReportRequest { from_fasls: true, ..request.clone() };
-        // A file that was written within the clock's granularity may be compiled twice.
         for _ in 0..LOADS {
             let report: LoadReport = scratch.order(LOAD_REPORT, &loading, &control.until(deadline))?;
             if report.compiled == 0 {
@@ -504,14 +506,16 @@ fn or_empty(found: Result<Vec<Location>, Error>) -> Result<Vec<Location>, Error>
     }
 }
 
-/// Waits until new fasls get a later date than files that were just written: tests run ASDF, which
-/// compares dates in seconds.
-fn wait_for_clock_tick(texts: &[(PathBuf, &[u8])]) {
-    const COARSE: Duration = Duration::from_secs(3);
+/// Waits until new fasls get a later date than `texts`. The overlay of a text has the file's date
+/// plus one second, so a fasl that is compiled earlier counts as out of date. If `tests` is true,
+/// waits longer: tests run ASDF, which compares dates in seconds.
+fn wait_for_later_date(texts: &[(PathBuf, &[u8])], tests: bool) {
     let dates = texts.iter().filter_map(|(path, _)| std::fs::metadata(path).ok()?.modified().ok());
-    let age = dates.max().and_then(|newest| newest.elapsed().ok());
-    if let Some(left) = age.and_then(|age| COARSE.checked_sub(age)) {
-        std::thread::sleep(left);
+    let Some(newest) = dates.max() else { return };
+    let second = newest.duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
+    let later = UNIX_EPOCH + Duration::from_secs(second + if tests { 3 } else { 1 }) + CLOCK_GRAIN;
+    if let Ok(left) = later.duration_since(SystemTime::now()) {
+        std::thread::sleep(left.min(LONGEST_WAIT));
     }
 }
 
