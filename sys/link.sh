@@ -14,7 +14,8 @@ version=$(sed -n 's/^"\(.*\)".*/\1/p' "$tree/version.lisp-expr")
 compile() { # file, options...
   file=$1
   shift
-  "$@" "-DSBCL_VERSION=\"$version\"" -I "$here/include" -I "$here/shim" -c "$here/shim/$file.c" -o "$out/$file.o"
+  # As bootstrap compiles SBCL's runtime: a signal handler must not call malloc.
+  "$@" -ftls-model=initial-exec "-DSBCL_VERSION=\"$version\"" -I "$here/include" -I "$here/shim" -c "$here/shim/$file.c" -o "$out/$file.o"
 }
 mkdir -p "$out"
 for part in steelbank memory children; do

@@ -356,6 +356,16 @@ mod tests {
 
     use super::*;
 
+    /// Lisp's signal handlers run on threads of the host. `__tls_get_addr` calls malloc, which such
+    /// a thread may be running.
+    #[test]
+    fn runtime_allocates_no_thread_local_variables() {
+        let library = std::fs::read(concat!(env!("STEELBANK_BUILT_IMAGE"), "/libsteelbank-sbcl.so")).unwrap();
+        let symbols =
+            |name: &str| library.windows(name.len()).filter(|found| *found == name.as_bytes()).count();
+        assert_eq!((symbols("__tls_get_addr"), symbols("steelbank_host_serve") > 0), (0, true));
+    }
+
     #[test]
     fn invalid_core_error_names_the_file() {
         let path = std::env::temp_dir().join(format!("steelbank-no-core-{}", std::process::id()));
