@@ -214,20 +214,22 @@
             "from" (and inherited (class-text owner)))))
 
 (defun superclasses (class)
-  "Return CLASS and its superclasses, depth first, without base classes such as T."
+  "Return CLASS and its superclasses, most specific first, without base classes such as T."
+  ;; Of a class that is not finalized, return them depth first: its precedence list is unknown.
   (let ((all '()))
     (labels ((visit (each)
-               (unless (or (member each all)
-                           (member (class-name each)
-                                   `(t standard-object structure-object condition ,+slot-object+
-                                       sb-mop:funcallable-standard-object)))
+               (unless (member each all)
                  (push each all)
                  (mapc #'visit (sb-mop:class-direct-superclasses each)))))
       (if (sb-mop:class-finalized-p class)
-          (dolist (each (sb-mop:class-precedence-list class))
-            (unless (eq (class-of each) (find-class 'built-in-class)) (visit each)))
+          (setf all (reverse (sb-mop:class-precedence-list class)))
           (visit class)))
-    (nreverse all)))
+    (remove-if (lambda (each)
+                 (or (typep each 'built-in-class)
+                     (member (class-name each)
+                             `(t standard-object structure-object condition ,+slot-object+
+                                 sb-mop:funcallable-standard-object))))
+               (nreverse all))))
 
 (defun slots-json (class)
   "Return the slots of CLASS as JSON objects: direct slots, then inherited slots not redefined."

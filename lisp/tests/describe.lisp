@@ -57,6 +57,19 @@
   ("A generic function to describe." "A macro." "No change." "A setf function." "A variable."
    "A class." "A structure." "A type."))
 
+;; The slot of DIAMOND is that of DIAMOND-RIGHT, which precedes DIAMOND-TOP.
+(defclass diamond-top () ((size :initform 1)))
+(defclass diamond-left (diamond-top) ())
+(defclass diamond-right (diamond-top) ((size :initform 2)))
+(defclass diamond (diamond-left diamond-right) ())
+
+(deftest inherited-slot-of-a-diamond
+    (progn
+      (make-instance 'diamond)
+      (loop for slot in (facet 'diamond "class" "slots")
+            collect (cdr (assoc "from" (rest slot) :test #'equal))))
+  ("STEELBANK-TESTS::DIAMOND-RIGHT"))
+
 (deftest details
     (list (facet 'described "function" "method_count")
           (mapcar (lambda (slot) (rest slot)) (facet 'described-class "class" "slots"))
