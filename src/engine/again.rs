@@ -31,8 +31,9 @@ pub struct ProcessStart {
     pub folder: PathBuf,
 }
 
-/// The number of calls that write files, and whether further such calls are forbidden.
-static WRITERS: Mutex<(usize, bool)> = Mutex::new((0, false));
+/// The number of calls that write files, and the number of reasons why further such calls are
+/// forbidden.
+static WRITERS: Mutex<(usize, usize)> = Mutex::new((0, 0));
 static WRITTEN: Condvar = Condvar::new();
 
 /// Marks a call that writes files. While a `Writing` exists, the program is not re-executed. A
@@ -45,7 +46,7 @@ impl Writing {
     /// re-executed.
     pub fn begin() -> Option<Self> {
         let mut writers = WRITERS.lock();
-        (!writers.1).then(|| {
+        (writers.1 == 0).then(|| {
             writers.0 += 1;
             Self(())
         })
@@ -60,7 +61,7 @@ impl Writing {
     /// program is about to end.
     pub(super) fn end(most: Duration) {
         let mut writers = WRITERS.lock();
-        writers.1 = true;
+        writers.1 += 1;
         WRITTEN.wait_while_for(&mut writers, |writers| writers.0 > 0, most);
     }
 
@@ -69,8 +70,8 @@ impl Writing {
     /// program is about to end.
     pub fn forbid() -> NoWriting {
         let mut writers = WRITERS.lock();
-        WRITTEN.wait_while(&mut writers, |writers| writers.1);
-        writers.1 = true;
+        WRITTEN.wait_while(&mut writers, |writers| writers.1 > 0);
+        writers.1 += 1;
         WRITTEN.wait_while(&mut writers, |writers| writers.0 > 0);
         NoWriting(())
     }
@@ -89,7 +90,7 @@ pub struct NoWriting(());
 
 impl Drop for NoWriting {
     fn drop(&mut self) {
-        WRITERS.lock().1 = false;
+        WRITERS.lock().1 -= 1;
         WRITTEN.notify_all();
     }
 }

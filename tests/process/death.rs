@@ -152,7 +152,7 @@ fn heap_exhausted_during_garbage_collection() {
     let error = bank
         .run(
             &EvaluateRequest::new(
-                "(sb-int:unencapsulate 'sb-kernel::post-gc 'steelbank::handle)
+                "(sb-int:unencapsulate 'sb-kernel::post-gc 'steelbank)
                  (let ((list '())) (loop (push (list 1 2 3) list)))",
             )
             .values(),
