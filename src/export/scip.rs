@@ -27,6 +27,7 @@ use crate::Steelbank;
 use crate::actions::symbols::facts::NamedFacts;
 use crate::actions::uses::code_find_references::UseType;
 use crate::actions::uses::occurrences::OccurrenceKind;
+use crate::answer::designator::PrintedName;
 use crate::answer::escape::uri_path;
 use crate::answer::name::readable;
 use crate::answer::package_owner::PackageOwner;
@@ -460,15 +461,7 @@ impl ScipWriter<'_> {
         let same = |definition: &&u32| self.model.definitions[**definition as usize].entity == entity;
         let found = self.model.symbols[entity.symbol as usize].definitions.iter().find(same);
         let label = found.map(|&number| &*self.model.definitions[number as usize].label).unwrap_or_default();
-        let mut words = label.trim_start_matches('(').splitn(2, ' ');
-        let rest = words.nth(1).unwrap_or_default();
-        // Skip the name, which is a list for methods of `(setf NAME)`.
-        let name_ends = match rest.starts_with('(') {
-            true => rest.find(')').map_or(rest.len(), |at| at + 1),
-            false => rest.find(' ').unwrap_or(rest.len()),
-        };
-        let rest = rest[name_ends..].trim();
-        rest.strip_suffix(')').unwrap_or(rest).to_owned()
+        PrintedName::parse(label).rest.join(" ")
     }
 
     /// Returns the SCIP package of a Lisp package: the system that it belongs to, or SBCL. The

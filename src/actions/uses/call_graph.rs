@@ -307,7 +307,9 @@ impl Graph {
     ) -> Result<CallGraphAnswer, Error> {
         let mut arguments = vec![String::new(), "0".to_owned(), self.nodes.len().to_string()];
         for (node, _) in &self.nodes {
-            if let Some(target) = node.target.clone().filter(|_| !node.name.starts_with('(')) {
+            if let Some(target) =
+                node.target.clone().filter(|_| PrintedName::parse(&node.name).head.is_empty())
+            {
                 arguments.extend([target.symbol.package, target.symbol.name]);
             }
         }

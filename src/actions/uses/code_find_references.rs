@@ -26,7 +26,7 @@ use super::symbol_uses::{PlacedUse, RecordedUse, SymbolUses};
 use super::unloaded::{TextDefined, TextState, TextUse, TextUses, text_counts, text_definitions, text_uses};
 use super::via::{ExpansionOrigin, Origins};
 use super::who::{Position, SetfUse};
-use crate::answer::designator::Designator;
+use crate::answer::designator::{Designator, PrintedName};
 use crate::answer::location::columns;
 use crate::answer::lookup::{Asked, Lookup};
 use crate::answer::package_owner::PackageOwner;
@@ -723,7 +723,8 @@ impl UsesOnLine {
 /// Whether the form defines another function than the recorded caller, for example after reading
 /// with other features.
 pub(super) fn is_of_another(file: &PositionedFile, recorded: &RecordedUse) -> bool {
-    let caller = recorded.caller.as_deref().filter(|caller| !caller.starts_with('(') && !recorded.toplevel);
+    let is_symbol = |caller: &&str| PrintedName::parse(caller).head.is_empty();
+    let caller = recorded.caller.as_deref().filter(is_symbol).filter(|_| !recorded.toplevel);
     let defined = recorded.form.and_then(|form| Some((form, file.function_defined(form)?)));
     let (Some(Ok(caller)), Some((form, defined))) = (caller.map(Designator::parse), defined) else {
         return false;

@@ -390,14 +390,15 @@ impl<'a> UserFinder<'a> {
         let around = innermost(&*definitions, &line.place);
         let defined = around.map(|known| known.definition.kind);
         // A LAMBDA has no name: use the definition around it.
+        let in_file = |caller| PrintedName::parse(caller).within.filter(|within| within.starts_with('"'));
         let is_lambda = |caller: &&String| PrintedName::parse(caller).head == "LAMBDA";
         let user = match (line.caller.as_ref().filter(|caller| !is_lambda(caller)), around) {
             // SBCL names a local function of top-level code after its file: replace the path by the
             // one that answers show.
-            (Some(caller), _) => match caller.split_once(":IN \"") {
+            (Some(caller), _) => match in_file(caller).and_then(|file| caller.split_once(file)) {
                 Some((before, _)) => {
                     let before = name::written(&self.context.index, before);
-                    let name = format!("{before}:in {})", line.place.file);
+                    let name = format!("{before}{})", line.place.file);
                     Node { name, target: None, is_toplevel: true }
                 }
                 None => Node::of(caller),

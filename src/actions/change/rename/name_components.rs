@@ -105,20 +105,19 @@ pub(super) fn component_of_new<'a>(other: &str, part: &str, new: &'a str) -> Opt
     new.strip_prefix(before)?.strip_suffix(after).filter(|part| !part.is_empty())
 }
 
-/// The function of the metaobject protocol that creates a class. A macro's definition may call it
-/// instead of DEFCLASS.
-const ENSURE_CLASS: &str = "ENSURE-CLASS";
-
 /// Returns whether a macro's definition, directly or through other operators, defines a class.
 /// Returns false for standard operators: the slots in their forms are known.
 pub(super) fn defines_class(project: &Project, view: &TreeView, operator: &Name) -> bool {
     let Name::Symbol(operator) = operator else { return false };
+    // A macro's definition may call this function instead of DEFCLASS.
+    let ensure_class = SymbolName::new("SB-MOP", "ENSURE-CLASS");
     !PackageOwner::of(&operator.package).is_locked()
-        && class_definers().chain([ENSURE_CLASS]).any(|maker| {
-            let maker = SymbolName::new("COMMON-LISP", maker);
-            let origin = Origins::new(project, view).of(&maker, &|_| false, operator, Vec::new());
-            matches!(origin, Some(ExpansionOrigin::InTemplate(_)))
-        })
+        && class_definers().map(|maker| SymbolName::new("COMMON-LISP", maker)).chain([ensure_class]).any(
+            |maker| {
+                let origin = Origins::new(project, view).of(&maker, &|_| false, operator, Vec::new());
+                matches!(origin, Some(ExpansionOrigin::InTemplate(_)))
+            },
+        )
 }
 
 /// How code uses a name as data.

@@ -11,6 +11,8 @@ use steelbank_xref::SymbolName;
 /// The structures that the project's files define. Only loaded files that have not changed count.
 pub(super) struct Structures {
     all: Vec<(PathBuf, StructureDefinition)>,
+    /// How many of them, at the start of `all`, are defined by DEFSTRUCT itself.
+    plain: usize,
 }
 
 /// A name that a structure generates.
@@ -46,7 +48,7 @@ impl Structures {
                 all.extend(file.structures().into_iter().map(|found| (path.clone(), found)));
             }
         }
-        Structures { all }
+        Structures { plain: all.len(), all }
     }
 
     /// Adds the definitions by forms of `operator`, a macro of the project with the same syntax as
@@ -69,9 +71,10 @@ impl Structures {
         self
     }
 
-    /// Returns whether any of the structures has the option `keyword`.
+    /// Returns whether any of the definitions that [`and_like`](Self::and_like) added has the option
+    /// `keyword`.
     pub(super) fn have_option(&self, keyword: &str) -> bool {
-        self.all.iter().any(|(_, found)| found.options.iter().any(|option| option == keyword))
+        self.all[self.plain..].iter().any(|(_, found)| found.options.iter().any(|option| option == keyword))
     }
 
     /// Lists all names that structures generate, with their new names after `symbol` is renamed to
