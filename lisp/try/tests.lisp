@@ -159,7 +159,7 @@
 
 (sb-ext:define-load-time-global *test-origins*
     (make-hash-table :test 'eq :weakness :key :synchronized t)
-  "Maps the identity of each test to the load that created the test: a list of the file, or NIL.")
+  "Maps each test's identity to the load that created it: a list (FILE), or NIL if it was no file.")
 
 (sb-ext:define-load-time-global *file-loads* (make-hash-table :test 'equal :synchronized t)
   "The last successful load of each file, as in *TEST-ORIGINS*.")

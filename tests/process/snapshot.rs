@@ -578,7 +578,7 @@ fn damaged_snapshot_is_replaced() {
     let snapshots = || kept(&cache);
     let answer = run(&["--no-snapshot", "who-calls", "cl-user::small"]);
     assert!(answer.contains("USER") && snapshots().is_empty());
-    // The snapshot is made in the background when no file changes.
+    // The snapshot is made in the background, once no Lisp file has been written for some seconds.
     assert_eq!(ask(), answer);
     wait_until("no snapshot was created", || snapshots().len() == 1);
     assert_eq!(ask(), answer);

@@ -45,7 +45,7 @@ kinds! {
     Setf = "setf" or ["setf-expander"],
     /// A class.
     Class = "class" or [],
-    /// A structure, record or data class.
+    /// A structure or record.
     Struct = "struct" or ["structure", "record", "data"],
     /// An enumeration.
     Enum = "enum" or [],

@@ -321,7 +321,7 @@ fn bundle(release: &Release, place: &Place) -> Made {
         command
     };
     if output(&mut tool(&["--version"])).is_err() {
-        println!("== skipped, because npm cannot fetch @anthropic-ai/mcpb: the bundle");
+        println!("== the test of the bundle is skipped, because npm cannot fetch @anthropic-ai/mcpb");
         return Ok(());
     }
     let file = one(release, ".mcpb")?;
