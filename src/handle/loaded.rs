@@ -220,7 +220,7 @@ impl LoadFailure {
                 "If the system is outside the project, add its folder to CL_SOURCE_REGISTRY.".to_owned(),
             ],
             FailureKind::CircularDependency => {
-                vec!["Remove one dependency of the cycle from its :depends-on, and load again.".to_owned()]
+                vec!["Break the cycle: remove one member from another member's :depends-on, and load again.".to_owned()]
             }
             FailureKind::NoSystem => vec!["Load one of the files with load-file.".to_owned()],
             FailureKind::SystemDefinition => vec![format!("Correct {path} and load again.")],

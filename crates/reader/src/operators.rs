@@ -111,7 +111,7 @@ table_words! {
         Block = "block",
         /// The name of an enclosing block.
         ToBlock = "to-block",
-        /// The name of an enclosing tag.
+        /// A tag of an enclosing TAGBODY, the target of GO.
         ToTag = "to-tag",
         /// An ordinary lambda list.
         LambdaList = "lambda-list",

@@ -159,10 +159,9 @@ impl Site<'_> {
     }
 }
 
-/// Returns the unused definitions, as `outline` determines them. Checks only the definitions of
-/// systems, outside of test files, without a certain use by other code; uses in tests do not count.
-/// Exported functions, macros, variables and types, except structures, are listed without a check
-/// by `outline`, because code outside the project may use them.
+/// Returns the unused definitions of systems outside of test files. `outline` checks those that no
+/// code outside of tests certainly uses. Exported functions, macros, variables and types, except
+/// structures, are listed without this check, because code outside the project may use them.
 pub(super) fn unused(
     site: &Site<'_>,
     context: &QueryContext<'_>,

@@ -53,7 +53,7 @@ fn head(plan: &RenamePlan, files: usize, applied: bool, worded: Option<Wording>)
     let _ = write!(text, "\nScope: {scope}. {}", plan.reason);
     if plan.key_parameters > 0 {
         let count = counted(plan.key_parameters, "keyword parameter", "keyword parameters");
-        let _ = write!(text, "\n{count} with unchanged keyword: ((:old new)).");
+        let _ = write!(text, "\n{count} will keep the keyword, as in ((:old new)).");
     }
     for derived in &plan.derived {
         let how = if derived.renamed { "is renamed too" } else { "is not renamed" };
