@@ -23,6 +23,8 @@ const PROJECT: &str = r#"
 (defun %helper (amount) (* amount *rate*))
 (defun price (amount) (with-price (one) (+ one (%helper amount))))
 (defun |Mixed| () (price 1))
+(defpackage odd-names (:use))
+(export (list (intern "it's \"$x\"!" :odd-names) (intern (format nil "line~%end") :odd-names)) :odd-names)
 "#;
 
 /// Returns the completions of the last word, with an SBCL that cannot start.
@@ -117,6 +119,11 @@ fn bash_completes_words_with_colons() {
         ("steelbank who-calls demo-store::", "%helper \\|Mixed\\|"),
         ("steelbank who-calls demo-store:\\*r", "\\*rate\\*"),
         ("steelbank who-calls 'demo-store:*r", "demo-store:*rate*"),
+        ("steelbank who-calls 'odd-names:|i", r#"odd-names:|it'\''s "$x"!|"#),
+        ("steelbank who-calls \"odd-names:|i", r#"odd-names:|it's \"\$x\""'!'"|"#),
+        ("steelbank who-calls odd-names:|i", r#"\|it\'s\ \"\$x\"\!\|"#),
+        // A name with a control character is not offered.
+        ("steelbank who-calls odd-names:|l", ""),
         ("steelbank who-calls demo-store:none", ""),
         ("steelbank who-cal", "who-calls"),
     ] {

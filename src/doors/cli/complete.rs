@@ -121,8 +121,11 @@ fn written(index: &Index, package: Package) -> String {
     name::prefix(&index.package_name(package))
 }
 
+/// Returns the values that start with the typed text. Leaves out values with control characters,
+/// which a shell would write to the terminal.
 fn starting_with(typed: &OsStr, mut values: Vec<String>) -> Vec<CompletionCandidate> {
-    values.retain(|value| typed.to_str().is_some_and(|typed| value.starts_with(typed)));
+    let is_typed = |value: &str| typed.to_str().is_some_and(|typed| value.starts_with(typed));
+    values.retain(|value| is_typed(value) && !value.contains(char::is_control));
     values.sort_unstable();
     values.dedup();
     values.into_iter().map(CompletionCandidate::new).collect()
@@ -151,7 +154,7 @@ fn index() -> Option<Index> {
 
 /// Replaces clap's completer for Bash. Bash breaks words at colons and equals signs, and replaces
 /// only the text after the last break. So the script removes the text up to that break from the
-/// candidates.
+/// candidates. In an open quotation, it escapes what the quotation does not.
 #[derive(Debug)]
 struct Bash;
 
@@ -175,16 +178,21 @@ impl EnvCompleter for Bash {
         write!(
             script,
             r#"_steelbank() {{
-    local line=${{COMP_LINE:0:COMP_POINT}} words word replaced candidate
+    local line=${{COMP_LINE:0:COMP_POINT}} words word replaced candidate quote=\'
     read -ra words <<< "$line"
     [[ $line == *[[:space:]] ]] && words+=('')
     word=${{words[-1]}}
     COMPREPLY=()
     while IFS= read -r candidate; do
-        if [[ $word != [\'\"]* ]]; then
-            replaced=${{word%"${{word##*[:=]}}"}}
-            printf -v candidate %q "${{candidate#"${{replaced//\\/}}"}}"
-        fi
+        case $word in
+            \'*) candidate=${{candidate//$quote/$quote\\$quote$quote}} ;;
+            \"*)
+                candidate=${{candidate//\\/\\\\}} candidate=${{candidate//\"/\\\"}} candidate=${{candidate//\`/\\\`}}
+                candidate=${{candidate//\$/\\\$}} candidate=${{candidate//!/\"$quote!$quote\"}} ;;
+            *)
+                replaced=${{word%"${{word##*[:=]}}"}}
+                printf -v candidate %q "${{candidate#"${{replaced//\\/}}"}}" ;;
+        esac
         COMPREPLY+=("$candidate")
     done < <({variable}=bash {program} -- "${{words[@]//[\\\'\"]/}}" 2>/dev/null)
     if [[ ${{#COMPREPLY[@]}} == 1 && ${{COMPREPLY[0]}} == *[:=/] ]]; then compopt -o nospace; fi
@@ -203,7 +211,10 @@ complete -o bashdefault -F _steelbank {command}
     ) -> io::Result<()> {
         let last = words.len().saturating_sub(1);
         for candidate in clap_complete::engine::complete(command, words, last, folder)? {
-            writeln!(answer, "{}", candidate.get_value().to_string_lossy())?;
+            let value = candidate.get_value().to_string_lossy();
+            if !value.contains(char::is_control) {
+                writeln!(answer, "{value}")?;
+            }
         }
         Ok(())
     }
