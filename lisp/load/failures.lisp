@@ -9,32 +9,58 @@
     (if (stringp name) name (string-downcase (princ-to-string name)))))
 
 (defun dependent (condition)
-  "Return the path of the component with the missing dependency that CONDITION reports, or NIL."
+  "Return the component with the missing dependency that CONDITION reports, or NIL."
   (let* ((component (and (typep condition 'asdf:missing-dependency)
                          (asdf/find-component:missing-required-by condition)))
          ;; While a system is being defined, for example for :defsystem-depends-on, ASDF names no
          ;; component. Then use the component of the action in progress.
          (action (first (asdf/session:visiting-action-list asdf/session:*asdf-session*))))
-    (cond (component (component-path component))
-          ((and action (typep condition 'asdf:missing-dependency))
-           (component-path (cdr action))))))
+    (or component
+        (and action (typep condition 'asdf:missing-dependency) (cdr action)))))
 
 (defun known-version (condition)
   "Return the version of the system that CONDITION reports as having the wrong version, or NIL."
   (around-user-code (asdf:component-version (asdf:find-system (missing-name condition)))))
 
+(define-condition unknown-package-option (asdf:system-definition-error)
+  ((option :initarg :option :reader unknown-package-option))
+  (:report (lambda (condition stream)
+             (let ((option (unknown-package-option condition)))
+               (format stream "ASDF ~A does not support option ~S of a package definition~
+                               ~:[~;; version 3.3.5 does~]."
+                       (asdf:asdf-version) option (eq option :local-nicknames)))))
+  (:documentation "A package definition that ASDF or UIOP reads has an option unknown to it."))
+
+(defun required-version-place (condition)
+  "Return the :PATH and :CLAUSE of the version that CONDITION reports as missing, or NIL."
+  (let* ((component (and (typep condition 'asdf:missing-component-of-version)
+                         (dependent condition)))
+         (path (and component (definition-file (asdf:component-system component)))))
+    (and path
+         (list :path (native-truename path)
+               :clause (list "VERSION" (missing-name condition)
+                             (princ-to-string
+                              (asdf/find-component:missing-version condition)))))))
+
 (defun failure-names (condition)
   "Return the kind of CONDITION and the names that it mentions, as a property list."
+  ;; :CLAUSE is the start of the list in the file :PATH that causes the failure: a keyword's name,
+  ;; and strings.
   (typecase condition
     (asdf:missing-component
-     (list :kind (cond ((typep condition 'asdf:missing-component-of-version) :version-mismatch)
-                       ((not (typep condition 'asdf:missing-dependency)) :unknown-system)
-                       ((typep (asdf/find-component:missing-required-by condition)
-                               '(or null asdf:system))
-                        :missing-dependency)
-                       (t :missing-component))
-           :name (missing-name condition)
-           :required-by (dependent condition)))
+     (list* :kind (cond ((typep condition 'asdf:missing-component-of-version) :version-mismatch)
+                        ((not (typep condition 'asdf:missing-dependency)) :unknown-system)
+                        ((typep (asdf/find-component:missing-required-by condition)
+                                '(or null asdf:system))
+                         :missing-dependency)
+                        (t :missing-component))
+            :name (missing-name condition)
+            :required-by (and (dependent condition) (component-path (dependent condition)))
+            (required-version-place condition)))
+    (unknown-package-option
+     (list :kind :version-mismatch
+           :name "asdf"
+           :clause (list (symbol-name (unknown-package-option condition)))))
     (asdf:circular-dependency
      (list :kind :circular-dependency
            :name (format nil "~{~A~^ -> ~}"
@@ -91,8 +117,11 @@
 
 (defun failure-text (names condition)
   "Return an explanation of CONDITION without ASDF's internals. NAMES is from FAILURE-NAMES."
-  (destructuring-bind (&key kind name required-by path) names
-    (cond ((eq kind :missing-dependency)
+  (destructuring-bind (&key kind name required-by path clause) names
+    (declare (ignore clause))
+    (cond ((typep condition 'unknown-package-option)
+           (condition-text condition))
+          ((eq kind :missing-dependency)
            (format nil "ASDF cannot find system ~A~@[, which ~A depends on~]." name required-by))
           ((eq kind :missing-component)
            (format nil "Component ~A, which ~A depends on, is not defined in the same module."
@@ -131,6 +160,6 @@
 
 (defun failure-json (failure)
   "Return FAILURE as a JSON object."
-  (destructuring-bind (&key kind name required-by path message restarts) failure
-    (object "kind" (word kind) "name" name "required_by" required-by "path" path "message" message
-            "restarts" restarts)))
+  (destructuring-bind (&key kind name required-by path clause message restarts) failure
+    (object "kind" (word kind) "name" name "required_by" required-by "path" path "clause" clause
+            "message" message "restarts" restarts)))

@@ -170,6 +170,25 @@
                             (return-from readable-forms '())))))
     (apply function file keys)))
 
+(defun checked-dependencies (function file &rest system)
+  "Wrap ASDF's inference of the dependencies of FILE from its package definition."
+  ;; The innermost ECASE over the options has no clause for an option that this ASDF does not know.
+  (handler-bind ((type-error
+                   (lambda (condition)
+                     (let ((option (type-error-datum condition)))
+                       (when (and (keywordp option)
+                                  (typep (type-error-expected-type condition) '(cons (eql member))))
+                         (let ((*file* (native-truename file)))
+                           (error 'unknown-package-option :option option)))))))
+    (apply function file system)))
+
+(defun checked-clauses (function package clauses)
+  "Wrap the parser of UIOP:DEFINE-PACKAGE."
+  (when (and (assoc :local-nicknames clauses)
+             (uiop:version< (asdf:asdf-version) "3.3.5"))
+    (error 'unknown-package-option :option :local-nicknames))
+  (funcall function package clauses))
+
 (defun install-load-hooks ()
   "Install the tap, and the hooks that the top of this file describes."
   (install-tap)
@@ -181,6 +200,9 @@
                (asdf/session:normalize-namestring remembered-namestring)
                (asdf/plan:perform-plan noted-perform-plan)
                (asdf/parse-defsystem:register-system-definition preserving-operations)
+               (asdf/package-inferred-system::package-inferred-system-file-dependencies
+                checked-dependencies)
+               (uiop/package:parse-define-package-form checked-clauses)
                (,+define-package+ noted-defpackage)
                (,+define-constant+ noted-defconstant)
                (,+define-structure+ noted-compiler-defstruct)

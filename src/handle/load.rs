@@ -31,6 +31,7 @@ use crate::handle::requests::LoadOptions;
 use crate::handle::snapshot::{Inputs, Snapshot};
 use crate::workspace::systems::files_of_system;
 use crate::workspace::{Contents, ImageSystem, Project, ProjectFiles, ProjectSettings};
+use steelbank_reader::asd::clause;
 use steelbank_reader::lines::{LineColumn, LineIndex, PositionEncoding, decode};
 use steelbank_reader::structure::{ProblemKind, check_structure};
 use steelbank_reader::{Dialect, Features, LispText, Range, Token, TokenKind};
@@ -415,6 +416,7 @@ impl Steelbank {
             place(project, diagnostic);
             end(project, diagnostic, &mut texts);
         });
+        answer.failure.iter_mut().for_each(|failure| locate(project, failure));
         let mut answer = answer.finished();
         if let Some(failure) = &mut answer.failure
             && failure.kind == FailureKind::MissingDependency
@@ -595,6 +597,16 @@ fn place(project: &Project, diagnostic: &mut Diagnostic) {
         && let Some(range) = file.form_range(at.form, at.number)
     {
         *place = Location::placed(std::mem::take(&mut place.file), &file, range);
+    }
+}
+
+/// Adds the position of a failure's clause to its message.
+fn locate(project: &Project, failure: &mut LoadFailure) {
+    let (Some(path), [keyword, names @ ..]) = (&failure.path, &failure.clause[..]) else { return };
+    let Ok(text) = project.read(Path::new(path)) else { return };
+    if let Some(range) = clause(&text, keyword, names) {
+        let place = Location::in_text(path.clone(), &LineIndex::new(&text), &text, range);
+        failure.message = format!("{place}: {}", failure.message);
     }
 }
 

@@ -163,6 +163,11 @@ pub struct LoadFailure {
     pub path: Option<String>,
     /// A description of the failure, as a sentence.
     pub message: String,
+    /// The keyword and the names with which the list in the file `path` starts that causes the
+    /// failure.
+    #[serde(skip_serializing, default)]
+    #[schemars(skip)]
+    pub(crate) clause: Vec<String>,
     /// Suggested remedies.
     #[serde(rename = "try", default)]
     pub remedies: Vec<String>,
@@ -177,7 +182,8 @@ impl LoadFailure {
 
     /// Creates a failure without names and remedies.
     fn plain(kind: FailureKind, path: Option<String>, message: String) -> Self {
-        Self { kind, name: None, required_by: None, path, message, remedies: Vec::new() }
+        let clause = Vec::new();
+        Self { kind, name: None, required_by: None, path, message, clause, remedies: Vec::new() }
     }
 
     /// Returns whether the load failed because there is no system called `name`.
@@ -202,6 +208,10 @@ impl LoadFailure {
             FailureKind::MissingComponent => {
                 vec![format!("Add {name} to the :components, or remove it from :depends-on; then load again.")]
             }
+            FailureKind::VersionMismatch if matches!(name, "asdf" | "uiop") => vec![
+                "Install a newer ASDF where ASDF finds systems, for example with apt install cl-asdf; then restart Lisp and load again."
+                    .to_owned(),
+            ],
             FailureKind::VersionMismatch => vec![
                 format!("Install the required version of {name} where ASDF finds it, or require another version."),
             ],

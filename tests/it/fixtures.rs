@@ -30,6 +30,9 @@ pub(crate) fn library_registry() -> String {
     format!("{}//", lisp_libraries().display())
 }
 
+/// The CL_SOURCE_REGISTRY with which ASDF finds only the project's systems.
+pub(crate) const NO_LIBRARIES: &str = "(:source-registry :ignore-inherited-configuration)";
+
 /// Returns the path of ripgrep.
 pub(crate) fn rg() -> PathBuf {
     let fetched = fixtures().join("bin/rg");

@@ -26,7 +26,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 use steelbank::tools::CallOutcome;
 
-use crate::fixtures::fixtures;
+use crate::fixtures::{NO_LIBRARIES, fixtures};
 use crate::folder::Folder;
 use crate::texts::{expect, git, in_general, write_project};
 use crate::tools_beside_sbcl::World;
@@ -47,7 +47,7 @@ sessions! {
     entries_state_their_kind
     eval_reports_values_warnings_and_places
     excluded_code_is_listed
-    failures_report_name_and_place
+    @[("CL_SOURCE_REGISTRY", NO_LIBRARIES)]; failures_report_name_and_place
     files_compiled_by_programs_are_indexed
     local_operators_are_not_expanded
     names_in_text_are_never_unused

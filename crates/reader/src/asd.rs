@@ -50,6 +50,22 @@ pub fn system_definitions(text: &[u8]) -> Vec<SystemDefinition> {
     found
 }
 
+/// Returns the range of the first list in `text` that starts with `keyword` and then `names`.
+pub fn clause(text: &[u8], keyword: &str, names: &[String]) -> Option<Range> {
+    let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
+    let source = AsdText { text, lisp: &lisp };
+    let starts = |id: FormId| {
+        let mut elements = lisp.elements(id);
+        let first = elements.next().and_then(|datum| source.keyword(datum));
+        first.as_deref() == Some(keyword)
+            && names
+                .iter()
+                .all(|name| elements.next().and_then(|datum| source.name(datum)).as_ref() == Some(name))
+    };
+    let mut active = lisp.forms().iter().enumerate().filter(|(_, form)| form.active);
+    active.find(|(index, _)| starts(FormId::new(*index))).map(|(_, form)| form.span)
+}
+
 struct AsdText<'a> {
     text: &'a [u8],
     lisp: &'a LispText,
