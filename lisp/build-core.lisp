@@ -52,8 +52,8 @@
 (mapc #'require *preloaded*)
 
 ;; Make the modules immutable. A system that is only preloaded would be replaced by an .asd file
-;; that ASDF finds, and loaded a second time.
-(dolist (name *preloaded*)
+;; that ASDF finds, and loaded a second time. ASDF can upgrade itself, which includes UIOP.
+(dolist (name (remove "asdf" *preloaded* :test #'string=))
   (asdf:register-immutable-system name))
 
 (defun load-lisp-half ()

@@ -122,4 +122,13 @@ if [ ! -d "$folder/frameworks" ]; then
   done_with frameworks
 fi
 
+# In a separate folder, because ASDF upgrades itself wherever its registry has a newer version.
+if [ ! -d "$folder/asdf" ]; then
+  debs "$work/newer" cl-asdf
+  mkdir -p "$work/asdf"
+  # The dates decide whether ASDF generates build/asdf.lisp again.
+  cp -RLp "$work/newer/usr/share/common-lisp/source/." "$work/asdf"
+  done_with asdf
+fi
+
 echo "$folder"

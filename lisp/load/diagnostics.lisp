@@ -194,12 +194,18 @@
 (defvar *copied-stack* nil
   "The return addresses of the unwound stack on which the condition was signalled, or NIL.")
 
+(defun asdf-file ()
+  "Return the name of the file that the image's ASDF was compiled from, or NIL."
+  (let ((source (code-source (function-code (entry-function #'asdf:asdf-version)))))
+    (and source (debug-source-namestring source))))
+
 (defun frame-place ()
-  "Return the position of the innermost frame in a file that we loaded, or NIL."
+  "Return the position of the innermost frame in a file that we loaded, except ASDF, or NIL."
   (flet ((look (location)
            (let* ((source (location-source location))
                   (name (and source (debug-source-namestring source)))
                   (file (and (stringp name)
+                             (not (equal name (asdf-file)))
                              (when-file-permits (sb-ext:native-namestring (truename name)))))
                   (place (and file (frame-position location source file))))
              (when place

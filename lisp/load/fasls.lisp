@@ -1,9 +1,10 @@
 ;;;; The cache of fasls and sidecars: where they are stored, and when they can be loaded.
 ;;;;
 ;;;; Next to each fasl is a *record* file. It contains the version of the source that the fasl was
-;;;; compiled from, the fasl's size and hash, and the compiler's diagnostics. ASDF compares write
-;;;; dates in whole seconds. The record also detects an edit within the same second, an older file
-;;;; that was restored, a damaged fasl, and a failed compilation.
+;;;; compiled from, the fasl's size and hash, the version of ASDF that provided UIOP's macros, and
+;;;; the compiler's diagnostics. ASDF compares write dates in whole seconds. The record also detects
+;;;; an edit within the same second, an older file that was restored, a damaged fasl, and a failed
+;;;; compilation.
 
 (in-package :steelbank)
 
@@ -98,11 +99,13 @@
 ;; then. The stamps are those of source, fasl and sidecar when each was last verified; NIL means
 ;; that the file must be read next time.
 (defstruct (fasl-record (:constructor make-fasl-record (source fasl &key diagnostics source-stamp
-                                                                      fasl-stamp sidecar-stamp)))
+                                                                      fasl-stamp sidecar-stamp
+                                                                      (asdf (asdf:asdf-version)))))
   "The record of a fasl: the versions of SOURCE and FASL, and the DIAGNOSTICS of the compilation."
   (source nil :type file-version)
   (fasl nil :type file-version)
   (diagnostics '() :type (or list (eql :pending)))
+  (asdf nil :type (or null string))
   (source-stamp '() :type list) (fasl-stamp '() :type list) (sidecar-stamp '() :type list)
   ;; The stamps in the record's file.
   (written '() :type list))
@@ -120,7 +123,7 @@
   (list (fasl-record-source-stamp record) (fasl-record-fasl-stamp record)
         (fasl-record-sidecar-stamp record)))
 
-(defparameter *record-head* (format nil "steelbank fasl record 3~%")
+(defparameter *record-head* (format nil "steelbank fasl record 4~%")
   "The first line of a record's file. The next line is the hash of the lines that follow it.")
 
 (defun record-path (fasl)
@@ -142,6 +145,7 @@
                         (prin1-to-string
                          (list :source (version-list (fasl-record-source record))
                                :fasl (version-list (fasl-record-fasl record))
+                               :asdf (fasl-record-asdf record)
                                :stamps stamps
                                :diagnostics (fasl-record-diagnostics record))))))
          (head (utf-8 (format nil "~A~16,'0X~%" *record-head* (fnv-1a body)))))
@@ -159,13 +163,14 @@
         (when (equalp (subseq octets (length head) start)
                       (utf-8 (format nil "~16,'0X~%" (fnv-1a body))))
           ;; The hash matches, so the text is what PRIN1 wrote and can be read.
-          (destructuring-bind (&key source fasl stamps diagnostics)
+          (destructuring-bind (&key source fasl asdf stamps diagnostics)
               (with-standard-io-syntax
                 (let ((*read-eval* nil))
                   (read-from-string (sb-ext:octets-to-string body :external-format :utf-8))))
             (destructuring-bind (source-stamp fasl-stamp sidecar-stamp) stamps
               (let ((record (make-fasl-record (apply #'make-file-version source)
                                               (apply #'make-file-version fasl)
+                                              :asdf asdf
                                               :diagnostics diagnostics :source-stamp source-stamp
                                               :fasl-stamp fasl-stamp :sidecar-stamp sidecar-stamp)))
                 (setf (fasl-record-written record) stamps)
@@ -361,6 +366,18 @@
       (and (pending-p record)
            (not (gethash (sb-ext:native-namestring source) (load-session-fasls *load-session*))))))
 
+(defun part-of-asdf-p (component)
+  "Return true if COMPONENT is part of ASDF."
+  (equal (asdf:primary-system-name (asdf:component-system component)) "asdf"))
+
+(defun other-asdf-p (record component)
+  "Return true if the fasl of COMPONENT with RECORD was compiled with another version of ASDF."
+  ;; Code that a macro of UIOP expands to may need that version. ASDF's own fasl is always compiled
+  ;; by another version.
+  (not (or (null record)
+           (equal (fasl-record-asdf record) (asdf:asdf-version))
+           (part-of-asdf-p component))))
+
 (defun discard-stale-fasl (operation component)
   "Delete the fasl that OPERATION, a COMPILE-OP, produces for COMPONENT, if it is stale."
   ;; Also delete the fasl if it is not a regular file, or if its record is missing or incomplete.
@@ -373,6 +390,7 @@
            (when-file-permits (make-private-directories fasl)))
           ((or (special-file-p (sb-ext:native-namestring fasl))
                (incomplete-record-p (read-record fasl) source)
+               (other-asdf-p (read-record fasl) component)
                (stale-fasl-p fasl source component))
            (discard-fasl fasl)))))
 

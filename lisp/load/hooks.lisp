@@ -71,7 +71,11 @@
   "Wrap ASDF's loading of a fasl."
   (let ((session *load-session*)
         (fasl (first (asdf:input-files operation component))))
-    (flet ((load-fasl () (funcall function operation component)))
+    (flet ((load-fasl ()
+             (if (part-of-asdf-p component)
+                 ;; If stopped at a deadline, it would leave a mixture of two versions of ASDF.
+                 (sb-sys:without-interrupts (funcall function operation component))
+                 (funcall function operation component))))
       ;; The cache may contain the fasl of a source file that has been deleted.
       (when (and session
                  (in-cache-p fasl)

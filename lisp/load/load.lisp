@@ -287,6 +287,13 @@
                   (+ (get-internal-real-time)
                      (ceiling (* timeout-seconds internal-time-units-per-second))))))
 
+(defun take-newest-asdf ()
+  "Have ASDF replace itself by a newer version in its registry, if there is one."
+  ;; ASDF does the same at its first operation, after it has read definitions. The new version
+  ;; redefines encapsulated functions.
+  (asdf:upgrade-asdf)
+  (install-load-hooks))
+
 (defun find-system-name (name)
   "Return the name under which ASDF finds system NAME, as given or in lower case, or NIL."
   (or (and (asdf:find-system name nil) name)
@@ -338,6 +345,7 @@
         (name system))
     (setf (load-session-keep-going session) keep-going)
     (flet ((find-and-load ()
+             (take-newest-asdf)
              (read-changed-definitions)
              (when definition
                (asdf:load-asd (sb-ext:parse-native-namestring definition)))
@@ -364,6 +372,7 @@
     (call-with-load-session
      session
      (lambda ()
+       (take-newest-asdf)
        (call-with-up-to-date-systems
         nil (load-session-up-to-date session)
         (lambda ()

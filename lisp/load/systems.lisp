@@ -95,7 +95,10 @@
   "Return the .asd file of SYSTEM, and whether ASDF inferred SYSTEM from a package definition."
   (let ((file (asdf:system-source-file system))
         (primary (asdf:registered-system (asdf:primary-system-name system))))
-    (if (or file (not (typep primary 'asdf:package-inferred-system)))
+    (if (or (not (typep primary 'asdf:package-inferred-system))
+            ;; ASDF defines an inferred system with this option, since 3.3.2 with the .asd file.
+            (and file (not (getf (rest (gethash (asdf:component-name system) *defined-systems*))
+                                 :source-file))))
         (values file nil)
         (values (asdf:system-source-file primary) t))))
 

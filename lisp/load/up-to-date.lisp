@@ -170,12 +170,9 @@
   "Call FUNCTION, which loads TARGET, in an ASDF session that has up-to-date systems registered."
   ;; TOLD is as for REGISTER-UP-TO-DATE-SYSTEMS.
   (asdf/session:with-asdf-session ()
-    (let ((session (asdf/session:toplevel-asdf-session)))
-      ;; Upgrade ASDF now. Otherwise the first OPERATE of a session would upgrade ASDF and continue
-      ;; in a new session, without the registered systems.
-      (unless (asdf/session:asdf-upgraded-p session)
-        (setf (asdf/session:asdf-upgraded-p session) t)
-        (asdf:upgrade-asdf)))
+    ;; Otherwise the first OPERATE of a session would try to upgrade ASDF again, and continue in a
+    ;; new session, without the registered systems.
+    (setf (asdf/session:asdf-upgraded-p (asdf/session:toplevel-asdf-session)) t)
     (asdf/session:with-asdf-session (:override t :override-cache t)
       (register-up-to-date-systems target told)
       (funcall function))))

@@ -30,6 +30,11 @@ pub(crate) fn library_registry() -> String {
     format!("{}//", lisp_libraries().display())
 }
 
+/// Returns the CL_SOURCE_REGISTRY with which ASDF finds Debian's cl-asdf.
+pub(crate) fn newer_asdf() -> String {
+    format!("{}//", fixtures().join("asdf").display())
+}
+
 /// The CL_SOURCE_REGISTRY with which ASDF finds only the project's systems.
 pub(crate) const NO_LIBRARIES: &str = "(:source-registry :ignore-inherited-configuration)";
 

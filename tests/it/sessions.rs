@@ -26,7 +26,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 use steelbank::tools::CallOutcome;
 
-use crate::fixtures::{NO_LIBRARIES, fixtures};
+use crate::fixtures::{NO_LIBRARIES, fixtures, newer_asdf};
 use crate::folder::Folder;
 use crate::texts::{expect, git, in_general, write_project};
 use crate::tools_beside_sbcl::World;
@@ -50,6 +50,7 @@ sessions! {
     @[("CL_SOURCE_REGISTRY", NO_LIBRARIES)]; failures_report_name_and_place
     files_compiled_by_programs_are_indexed
     local_operators_are_not_expanded
+    @[("CL_SOURCE_REGISTRY", newer_asdf())]; local_nicknames_load_with_newer_asdf
     names_in_text_are_never_unused
     names_looked_up_are_not_unused
     object_parts_have_paths

@@ -1,60 +1,62 @@
-//! Tests that libraries on the machine do not change the core's contents.
+//! Tests of the core's ASDF and features.
 
 use std::fs;
 use std::process::Command;
 
-use steelbank::loaded::LoadStatus;
-use steelbank::{LoadRequest, ProjectSettings, Steelbank, WhoRequest};
+use serde_json::json;
 
-use crate::asks::Asks;
-use crate::child::{command, is_child, run};
-use crate::program::{Folder, STEELBANK, outcome};
+use crate::fixtures::{NO_LIBRARIES, newer_asdf};
+use crate::program::{Folder, STEELBANK, Streams, ends_well, initialized, on, outcome, server};
+use crate::texts::write_project;
 
-const NAME: &str = "hermetic::newer_asdf_in_the_registry_is_ignored";
-
-/// A newer ASDF in the registry, such as Debian's cl-asdf, must not replace the core's ASDF, which
-/// the index describes.
+/// ASDF takes a newer version of itself from the registry, such as Debian's cl-asdf: from snapshots,
+/// in scratch images, and after a restart. Fasls that need it are not used without it.
 #[test]
-fn newer_asdf_in_the_registry_is_ignored() {
-    if is_child() {
-        let project = std::path::PathBuf::from(std::env::var_os("PROJECT").unwrap());
-        return load(ProjectSettings::in_folder(&project).cache(project.join("cache")));
-    }
+fn newer_asdf_in_the_registry_is_used() {
     let folder = Folder::new("newer-asdf");
-    let registry = folder.join("registry");
-    fs::create_dir_all(&registry).unwrap();
-    let newer = "(defsystem \"asdf\" :version \"99.0\" :components ((:file \"newer\")))";
-    fs::write(registry.join("asdf.asd"), newer).unwrap();
-    fs::write(registry.join("uiop.asd"), newer.replace("asdf", "uiop")).unwrap();
-    fs::write(registry.join("newer.lisp"), "(defun cl-user::newer () (mapcar #'car '()))\n").unwrap();
-    let project = folder.join("project");
-    fs::create_dir_all(&project).unwrap();
-    let system = "(defsystem \"demo\" :depends-on (\"asdf\" \"uiop\" (:version \"asdf\" \"3.1\")) :components ((:file \"demo\")))";
-    fs::write(project.join("demo.asd"), system).unwrap();
-    fs::write(project.join("demo.lisp"), "(defun cl-user::demo () (asdf:asdf-version))\n").unwrap();
-    let configuration = format!(
-        "(:source-registry (:tree {:?}) :ignore-inherited-configuration)",
-        registry.display().to_string()
-    );
-    let output = run(command(NAME).env("PROJECT", &project).env("CL_SOURCE_REGISTRY", configuration));
-    assert!(output.status.success(), "{output:?}");
-}
+    let (root, cache, registry) = (folder.join("project"), folder.join("cache"), newer_asdf());
+    fs::create_dir_all(&root).unwrap();
+    write_project(&root, include_str!("../projects/local_nicknames.txt"));
+    let run = |registry: &str, arguments: &[&str]| {
+        let mut command = on(&root, &cache);
+        command.args(arguments).env("CL_SOURCE_REGISTRY", registry);
+        let (text, errors, _) = outcome(&command.output().unwrap());
+        text + &errors
+    };
+    let form = "(list (uiop:version<= \"3.3.5\" (asdf:asdf-version)) (mi/main:run 2))";
+    for (arguments, expected) in [
+        (&["snapshot"][..], "Snapshot of mi in"),
+        (&["evaluate", form], "(T 5)"),
+        (&["--no-snapshot", "evaluate", form], "(T 5)"),
+        (&["who-calls", "mi/util:helper"], "main.lisp:4:17: mi/main:run"),
+        (&["check"], "System mi loads"),
+        (&["rename", "mi/util:helper", "mi/util:assist", "--apply"], "Verified"),
+        (&["evaluate", form], "(T 5)"),
+        (&["load-system", "any-version"], "System any-version is loaded"),
+    ] {
+        let text = run(&registry, &[&["--system", "mi"], arguments].concat());
+        assert!(text.contains(expected), "{arguments:?}: {text}");
+    }
 
-fn load(project: ProjectSettings) {
-    let bank = Steelbank::builder().project(project).start().unwrap();
-    let before = bank.answer(&WhoRequest::calls("asdf:load-system").package("CL-USER"));
-    let value = |source: &str| bank.values(source);
-    let version = value("(asdf:asdf-version)");
-    let loaded = bank.done(&LoadRequest::system("demo"));
-    assert_eq!(loaded.status, LoadStatus::Loaded, "{loaded:?}");
-    assert_eq!(value("(cl-user::demo)"), version);
-    assert_eq!(value("(fboundp 'cl-user::newer)"), ["NIL"]);
-    assert_eq!(bank.answer(&WhoRequest::calls("asdf:load-system").package("CL-USER")).users, before.users);
-    // The registry is read for systems that are not in the core.
-    assert_eq!(
-        value("(null (nth-value 1 (gethash \"asdf\" asdf/source-registry:*source-registry*)))"),
-        ["NIL"]
-    );
+    let mut command = server();
+    command.arg("--allow-eval").current_dir(&root);
+    command.env("STEELBANK_CACHE", &cache).env("CL_SOURCE_REGISTRY", &registry);
+    let (child, mut client) = initialized(command, Streams::Pipes);
+    for _ in 0..2 {
+        assert_eq!(client.structured("load-system", json!({ "system": "mi" }))["status"], "loaded");
+        assert!(client.text("evaluate", json!({ "code": form })).starts_with("(T 5)"));
+        client.text("restart-lisp", json!({}));
+    }
+    ends_well(child, client);
+
+    let place = "macro.lisp:1:1: (during macroexpansion of (UIOP/PACKAGE:DEFINE-PACKAGE";
+    for (system, expected) in [
+        ("mi", "mi.asd:1:62: System asdf has version 3.3.1; mi depends on version 3.3.5."),
+        ("any-version", place),
+    ] {
+        let text = run(NO_LIBRARIES, &["load-system", system]);
+        assert!(text.contains(expected), "{system}: {text}");
+    }
 }
 
 /// The reader has the core's features. `STEELBANK_BLESS=1` writes them.
