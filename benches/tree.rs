@@ -6,7 +6,8 @@
 //! The tree consists of copies of the fixtures' Lisp libraries up to the given size (default 3 MB)
 //! and of one loaded system. One process indexes the tree; a second process starts with the index
 //! on disk. Indexing is compared with reading the files. Without an index, the load with the first
-//! call is compared with indexing alone. The figures are processor time of all threads and resident memory.
+//! call is compared with indexing alone. The figures are processor time of all threads and
+//! resident memory.
 //!
 //! From 27 MB on, the bench fails if a figure of the second process exceeds its limit, or if
 //! indexing takes more than 12 times as long as reading. Up to 100 MB, the ratio to find_references

@@ -215,7 +215,7 @@
 
 (defun superclasses (class)
   "Return CLASS and its superclasses, most specific first, without base classes such as T."
-  ;; Of a class that is not finalized, return them depth first: its precedence list is unknown.
+  ;; If CLASS is not finalized, its precedence list is unknown: return the classes depth first.
   (let ((all '()))
     (labels ((visit (each)
                (unless (member each all)

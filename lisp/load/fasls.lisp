@@ -5,6 +5,11 @@
 ;;;; the compiler's diagnostics. ASDF compares write dates in whole seconds. The record also detects
 ;;;; an edit within the same second, an older file that was restored, a damaged fasl, and a failed
 ;;;; compilation.
+;;;;
+;;;; A fasl in the cache is what a new image compiles from the project's text. An image in which a
+;;;; file was loaded before, or code was evaluated, may have definitions that the text does not have
+;;;; at that place. Its fasls are *private*: their records name the image, and other images compile
+;;;; the files again.
 
 (in-package :steelbank)
 
@@ -14,9 +19,20 @@
 (defvar *lower-cache* nil
   "The directory of the lower cache, from which a scratch image takes files, or NIL.")
 
+(defvar *image-id* nil
+  "A string that identifies this image, or NIL if it has no cache.")
+
+(defvar *differs-from-text* nil
+  "True if this image may have definitions that a new image would not have at the same step.")
+
+(defvar *compiled-files* (make-hash-table :test 'equal :synchronized t)
+  "Maps the native truename of each source file that was compiled here to its last FILE-VERSION.")
+
 (defun set-cache-directory (directory)
   "Store fasls and sidecars in DIRECTORY from now on."
-  (setf *cache-directory* directory
+  ;; An image from a snapshot must not have the name of the image that was saved.
+  (setf *image-id* (format nil "~36R" (random (ash 1 64) (make-random-state t)))
+        *cache-directory* directory
         *lower-cache* (uiop:directory-exists-p (merge-pathnames "lower/" directory))))
 
 (defvar *loaded-files* (make-hash-table :test 'equal :synchronized t)
@@ -100,12 +116,15 @@
 ;; that the file must be read next time.
 (defstruct (fasl-record (:constructor make-fasl-record (source fasl &key diagnostics source-stamp
                                                                       fasl-stamp sidecar-stamp
-                                                                      (asdf (asdf:asdf-version)))))
+                                                                      (asdf (asdf:asdf-version))
+                                                                      image)))
   "The record of a fasl: the versions of SOURCE and FASL, and the DIAGNOSTICS of the compilation."
   (source nil :type file-version)
   (fasl nil :type file-version)
   (diagnostics '() :type (or list (eql :pending)))
   (asdf nil :type (or null string))
+  ;; The image with this private fasl, or NIL if the fasl is not private.
+  (image nil :type (or null string))
   (source-stamp '() :type list) (fasl-stamp '() :type list) (sidecar-stamp '() :type list)
   ;; The stamps in the record's file.
   (written '() :type list))
@@ -146,6 +165,7 @@
                          (list :source (version-list (fasl-record-source record))
                                :fasl (version-list (fasl-record-fasl record))
                                :asdf (fasl-record-asdf record)
+                               :image (fasl-record-image record)
                                :stamps stamps
                                :diagnostics (fasl-record-diagnostics record))))))
          (head (utf-8 (format nil "~A~16,'0X~%" *record-head* (fnv-1a body)))))
@@ -163,21 +183,21 @@
         (when (equalp (subseq octets (length head) start)
                       (utf-8 (format nil "~16,'0X~%" (fnv-1a body))))
           ;; The hash matches, so the text is what PRIN1 wrote and can be read.
-          (destructuring-bind (&key source fasl asdf stamps diagnostics)
+          (destructuring-bind (&key source fasl asdf image stamps diagnostics)
               (with-standard-io-syntax
                 (let ((*read-eval* nil))
                   (read-from-string (sb-ext:octets-to-string body :external-format :utf-8))))
             (destructuring-bind (source-stamp fasl-stamp sidecar-stamp) stamps
               (let ((record (make-fasl-record (apply #'make-file-version source)
                                               (apply #'make-file-version fasl)
-                                              :asdf asdf
+                                              :asdf asdf :image image
                                               :diagnostics diagnostics :source-stamp source-stamp
                                               :fasl-stamp fasl-stamp :sidecar-stamp sidecar-stamp)))
                 (setf (fasl-record-written record) stamps)
                 record))))))))
 
 (defun read-record (fasl)
-  "Return the record of FASL, or NIL if it is missing or damaged."
+  "Return the record of FASL, or NIL if it is missing, damaged or private to another image."
   ;; A load parses a record only once, unless the record's file is replaced.
   (let* ((path (record-path fasl))
          (name (sb-ext:native-namestring path))
@@ -189,7 +209,10 @@
         (let* ((octets (and (consp stamp)
                             (not (special-file-p name))
                             (native-file-octets name (stamp-size stamp))))
-               (record (and octets (parse-record octets))))
+               (found (and octets (parse-record octets)))
+               (record (and found
+                            (member (fasl-record-image found) (list nil *image-id*) :test #'equal)
+                            found)))
           (when records
             (setf (gethash name records) (cons stamp record)))
           record))))
@@ -230,7 +253,8 @@
   (close-to-others fasl)
   (let ((version (current-version fasl)))
     (when version
-      (let ((record (make-fasl-record source version :diagnostics diagnostics)))
+      (let ((record (make-fasl-record source version :diagnostics diagnostics
+                                                     :image (and *differs-from-text* *image-id*))))
         (write-record fasl record)
         record))))
 

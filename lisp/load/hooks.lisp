@@ -33,6 +33,17 @@
   (or (gethash (sb-ext:native-namestring source) (load-session-versions session))
       (current-version source)))
 
+(defun note-compiled-version (component file version)
+  "Record that FILE of COMPONENT was compiled with VERSION, and whether this image still fits."
+  ;; When a file is compiled again, the image may have definitions of later files, or definitions
+  ;; that the text no longer has. The same is true for a new file of a loaded system.
+  (let ((before (gethash file *compiled-files*)))
+    (when (or (gethash file *loaded-files*)
+              (and before (not (same-contents-p before version)))
+              (asdf:component-loaded-p (asdf:component-system component)))
+      (setf *differs-from-text* t))
+    (setf (gethash file *compiled-files*) version)))
+
 (defun noted-compilation (function operation component)
   "Wrap ASDF's compilation of one file. Write a record only if compilation succeeds."
   (let ((session *load-session*)
@@ -52,6 +63,7 @@
             (when (and kept source)
               (let ((version (compiled-version session source)))
                 (when version
+                  (note-compiled-version component (sb-ext:native-namestring source) version)
                   (make-record fasl version (diagnostics-so-far session file undefined))
                   (setf (gethash (sb-ext:native-namestring source) (load-session-fasls session))
                         fasl)))))))))

@@ -195,4 +195,6 @@
   "Remove those leftovers of FILES that KEYS list, forget the files GONE, and return all leftovers."
   (dolist (file gone)
     (remhash file *loaded-files*))
+  (when keys
+    (setf *differs-from-text* t))
   (leftovers-json files gone keys))

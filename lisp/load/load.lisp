@@ -417,6 +417,7 @@
                      (note-file session path :compiled)
                      (close-to-others fasl)
                      (load fasl)
+                     (setf *differs-from-text* t)
                      (unless kept (delete-file fasl)))))
                (setf (gethash (sb-ext:native-namestring (truename file)) *loaded-files*) version))))
       (list* :path path

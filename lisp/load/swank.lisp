@@ -103,7 +103,8 @@
          (outcome (call-with-load-session
                    (make-session nil nil timeout-seconds)
                    (lambda ()
-                     (setf system (load-swank)
+                     (setf *differs-from-text* t
+                           system (load-swank)
                            opened (start-swank port))
                      (sb-thread:make-thread #'keep-swank-open :arguments (list opened)
                                                               :name "steelbank swank")))))

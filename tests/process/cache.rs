@@ -608,3 +608,71 @@ fn snapshot_writer_stops_after_five_minutes() {
     }
     assert!(begun.elapsed() > Duration::from_secs(200), "{:?}", begun.elapsed());
 }
+
+/// Edits, evaluates, reloads and restarts in random sequences. After each step, a new process with
+/// the kept cache must answer as one with an empty cache.
+#[test]
+fn fasls_fit_the_text_and_not_the_image() {
+    const SEQUENCES: usize = 4;
+    const MACRO: &str = "(defmacro seq::twice (x) `(list ,x ,x))";
+    let texts = |number: usize| {
+        let before = [MACRO, "(defun seq::twice (x) (* 2 x))", ""][number % 3];
+        let after = [MACRO, ""][number / 3 % 2];
+        let feature = "#+seq-feature (defun seq::helper (x) (- x)) #-seq-feature (defun seq::helper (x) x)";
+        let first = format!("(defpackage seq (:use :cl))\n{before}\n{feature}\n");
+        (first, format!("(defun seq::user (x) (seq::twice (seq::helper x)))\n{after}\n"))
+    };
+    let mut random = 20_261_128_usize;
+    let mut choose = |most: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % most
+    };
+    for sequence in 0..crate::child::small_or_full(SEQUENCES, 40) {
+        let folder = Folder::new("cache-sequence");
+        let (root, cache) = (folder.join("project"), folder.join("cache"));
+        std::fs::create_dir(&root).unwrap();
+        let asd = "(defsystem \"seq\" :serial t :components ((:file \"first\") (:file \"second\")))";
+        std::fs::write(root.join("seq.asd"), asd).unwrap();
+        let write = |number| {
+            let (first, second) = texts(number);
+            std::fs::write(root.join("first.lisp"), first).unwrap();
+            std::fs::write(root.join("second.lisp"), second).unwrap();
+        };
+        write(choose(6));
+        let (child, mut client) =
+            server(&folder, &["--no-snapshot", "--system", "seq", "serve", "--allow-eval"]);
+        let mut steps = Vec::new();
+        for _ in 0..4 {
+            let (tool, arguments) = match choose(5) {
+                0 => {
+                    let code =
+                        [MACRO, "(push :seq-feature *features*)", "(fmakunbound 'seq::twice)"][choose(3)];
+                    ("evaluate", json!({ "code": code, "package": "CL-USER" }))
+                }
+                1 => ("check", json!({})),
+                2 => ("restart-lisp", json!({})),
+                _ => {
+                    let number = choose(6);
+                    write(number);
+                    steps.push(format!("edit {number}"));
+                    ("reload", json!({ "remove": choose(2) == 0 }))
+                }
+            };
+            steps.push(format!("{tool} {arguments}"));
+            client.call(tool, arguments);
+            let new = |cache: &Path| {
+                let run = |arguments: &[&str]| {
+                    let arguments = [&["--no-snapshot", "--system", "seq"], arguments].concat();
+                    let (text, errors, code) = ask(&root, cache, &arguments);
+                    format!("{text}\n{errors}\n{code:?}")
+                };
+                [run(&["who-calls", "seq::helper"]), run(&["evaluate", "(seq::user 5)"])]
+            };
+            let empty = folder.join("empty");
+            assert_eq!(new(&cache), new(&empty), "sequence {sequence}: {steps:?}");
+            std::fs::remove_dir_all(&empty).unwrap();
+        }
+        drop(client);
+        ends(child);
+    }
+}

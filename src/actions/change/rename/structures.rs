@@ -71,7 +71,7 @@ impl Structures {
         self
     }
 
-    /// Returns whether any of the definitions that [`and_like`](Self::and_like) added has the option
+    /// Returns whether any definition that [`and_like`](Self::and_like) added has the option
     /// `keyword`.
     pub(super) fn have_option(&self, keyword: &str) -> bool {
         self.all[self.plain..].iter().any(|(_, found)| found.options.iter().any(|option| option == keyword))
