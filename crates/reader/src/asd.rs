@@ -387,4 +387,18 @@ mod tests {
         one("(defsystem \"a\" :components ((:file", "a", &[], false);
         one("#-ccl (defsystem \"a\")\n(defsystem", "a", &[], true);
     }
+
+    #[test]
+    fn clauses_are_found_by_their_first_elements() {
+        let text = "; (:version \"a\" \"1\")\n#+never (:version \"a\" \"1\")\n\
+                    '((:version \"a\" \"2\") (:VERSION :a \"1\"))";
+        let find = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let range = clause(text.as_bytes(), "VERSION", &names)?;
+            Some(&text[range.indices()])
+        };
+        assert_eq!(find(&["a", "1"]), Some("(:VERSION :a \"1\")"));
+        assert_eq!(find(&[]), Some("(:version \"a\" \"2\")"));
+        assert_eq!(find(&["b"]), None);
+    }
 }
