@@ -341,6 +341,22 @@ fn libraries_are_used_only_in_their_rooms() {
     }
 }
 
+/// Files in the cache are created through `steelbank_cache`. The engine creates nameless files.
+#[test]
+fn few_modules_create_files_outside_the_cache() {
+    let creates = |line: &str| {
+        let calls =
+            ["fs::write(", "File::create", ".create(true)", ".create_new(true)", "create_dir", "fs::copy("];
+        calls.iter().any(|call| line.contains(call))
+    };
+    let found = sources("src").into_iter().filter(|(_, text)| code(text).any(creates));
+    let found: Vec<String> = found.map(|(path, _)| path).collect();
+    assert_eq!(found.len(), 3, "{found:?}");
+    for path in ["src/engine/image.rs", "src/export/output.rs", "src/workspace/replacement.rs"] {
+        assert!(found.iter().any(|found| found == path), "{found:?}");
+    }
+}
+
 #[test]
 fn library_code_reads_no_environment_and_prints_nothing() {
     for (path, text) in sources("src") {

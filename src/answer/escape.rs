@@ -23,8 +23,7 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
         let acts = match character {
             '\n' | '\t' => false,
             '\r' => characters.peek() != Some(&'\n'),
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
-            character => character.is_control(),
+            character => character.is_control() || reorders(character),
         };
         match acts {
             // Writing to a string cannot fail.
@@ -35,9 +34,15 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
+/// Returns whether a character is a separator of lines or paragraphs, or controls bidirectional
+/// text.
+fn reorders(character: char) -> bool {
+    matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// A text, formatted with escapes for HTML or XML content outside of tags. `\r` is omitted. Other
 /// control characters except line ends and tabs, and characters such as U+FFFE and U+FFFF, are
-/// replaced by U+FFFD.
+/// replaced by U+FFFD. Characters that reorder text are replaced as in [`escaped`].
 pub(crate) struct Markup<'a>(pub(crate) &'a str);
 
 impl Display for Markup<'_> {
@@ -47,6 +52,7 @@ impl Display for Markup<'_> {
             matches!(letter, '&' | '<' | '>')
                 || letter.is_control() && !"\n\t".contains(letter)
                 || matches!(letter as u32 & 0xffff, 0xfffe | 0xffff)
+                || reorders(letter)
         };
         while let Some(at) = rest.find(special) {
             formatter.write_str(&rest[..at])?;
@@ -56,6 +62,7 @@ impl Display for Markup<'_> {
                 Some('<') => formatter.write_str("&lt;")?,
                 Some('>') => formatter.write_str("&gt;")?,
                 Some('\r') => (),
+                Some(letter) if reorders(letter) => write!(formatter, "\\u{:04x}", u32::from(letter))?,
                 _ => formatter.write_char('\u{fffd}')?,
             }
             rest = letters.as_str();

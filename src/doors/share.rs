@@ -66,6 +66,9 @@ pub(super) struct ClientSettings {
     /// The client's protocol.
     #[serde(default)]
     pub(super) protocol: ClientProtocol,
+    /// The reasons why configuration files are ignored.
+    #[serde(default)]
+    pub(super) config_errors: Vec<String>,
 }
 
 /// The protocol of a client.
@@ -312,6 +315,7 @@ mod tests {
             tools: Some("read".to_owned()),
             swank: Some(0),
             protocol: ClientProtocol::Lsp { compile: true },
+            config_errors: vec!["why".to_owned()],
         };
         // The default protocol is MCP.
         let named = serde_json::from_str::<ClientSettings>(r#"{"eval":false,"edits":false,"tools":null}"#);

@@ -1,8 +1,10 @@
 //! Exports a loaded project for other programs. `Model` in `model` holds the definitions and
 //! symbols of the project's files and determines the meaning of each token. Two writers use it:
 //! [`scip`] writes an index for code-search engines, and [`site`] writes HTML pages for people.
+//! `output` writes files and folders outside of the cache.
 
 mod model;
+pub(crate) mod output;
 pub mod scip;
 pub mod site;
 
@@ -24,9 +26,11 @@ pub enum ExportError {
         "No file of the project is loaded, so there is nothing to export. Load its systems first: --system auto, or --system NAME."
     )]
     Nothing,
-    /// The folder is not empty, and no earlier export of a site has written it.
+    /// The folder has files that no earlier export of a site has written, or that were changed
+    /// since.
     #[error(
-        "{} is not empty and was not written by steelbank site, so it is left unchanged. Name another folder.", .0.display()
+        "{} has files that steelbank site did not write, or that were changed since, so it is left unchanged. Name another folder.",
+        .0.display()
     )]
     Foreign(PathBuf),
     /// The index, or a file or folder of the site, cannot be read or written.

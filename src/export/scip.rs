@@ -2,7 +2,8 @@
 //! engines read.
 //!
 //! The index is written as a stream: a message for the metadata, one for each file, and one for
-//! each external symbol. Concatenated Protocol Buffers messages form a single index.
+//! each external symbol. Concatenated Protocol Buffers messages form a single index. Names, paths
+//! and other texts for people are escaped; only a document's own text is not.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
@@ -28,7 +29,7 @@ use crate::actions::symbols::facts::NamedFacts;
 use crate::actions::uses::code_find_references::UseType;
 use crate::actions::uses::occurrences::OccurrenceKind;
 use crate::answer::designator::PrintedName;
-use crate::answer::escape::uri_path;
+use crate::answer::escape::{escaped, uri_path};
 use crate::answer::name::readable;
 use crate::answer::package_owner::PackageOwner;
 use crate::engine::control::Control;
@@ -189,7 +190,8 @@ impl IndexStream<'_> {
 }
 
 fn json(message: &impl MessageFull) -> std::io::Result<String> {
-    protobuf_json_mapping::print_to_string(message).map_err(std::io::Error::other)
+    let text = protobuf_json_mapping::print_to_string(message).map_err(std::io::Error::other)?;
+    Ok(escaped(&text).into_owned())
 }
 
 struct ScipWriter<'a> {
@@ -215,13 +217,15 @@ impl ScipWriter<'_> {
         let is_test = file.is_test;
         let mut document = Document {
             language: "CommonLisp".to_owned(),
-            relative_path: file.shown.clone(),
+            relative_path: escaped(&file.shown).into_owned(),
             position_encoding: EnumOrUnknown::new(ScipEncoding::UTF8CodeUnitOffsetFromLineStart),
             ..Document::default()
         };
-        if std::fs::read(&file.path).map_or(true, |bytes| bytes != read.text.as_bytes()) {
+        let is_file = document.relative_path == file.shown
+            && std::fs::read(&file.path).is_ok_and(|bytes| bytes == read.text.as_bytes());
+        if !is_file {
             // The ranges count bytes of the decoded text, so readers need that text if it differs
-            // from the file.
+            // from the file, or if the escaped path leads to no file.
             document.text.clone_from(&read.text);
         }
         let said = file.path.to_str().and_then(|path| diagnostics.get(path)).cloned().unwrap_or_default();
@@ -339,7 +343,7 @@ impl ScipWriter<'_> {
                 Severity::Note => ScipSeverity::Hint,
             }),
             code: said.severity.name().to_owned(),
-            message: said.message.clone(),
+            message: escaped(&said.message).into_owned(),
             source: "sbcl".to_owned(),
             ..ScipDiagnostic::default()
         };
@@ -389,7 +393,7 @@ impl ScipWriter<'_> {
     }
 
     fn name(&self, symbol: SymbolNumber) -> String {
-        readable(&self.model.symbols[symbol as usize].name.name)
+        escaped(&readable(&self.model.symbols[symbol as usize].name.name)).into_owned()
     }
 
     /// Returns the SCIP symbol of an entity.
@@ -452,6 +456,7 @@ impl ScipWriter<'_> {
             descriptors,
             ..Symbol::default()
         });
+        let text = escaped(&text).into_owned();
         self.names.insert(entity, text.clone());
         text
     }
@@ -567,11 +572,11 @@ impl ScipWriter<'_> {
             (Facet::CompilerMacro, _) => (Kind::Macro, format!("(define-compiler-macro {name})"), None),
             _ => (Kind::UnspecifiedKind, String::new(), None),
         };
-        let signature =
-            Signature { language: "CommonLisp".to_owned(), text: signature, ..Signature::default() };
+        let text = escaped(&signature).into_owned();
+        let signature = Signature { language: "CommonLisp".to_owned(), text, ..Signature::default() };
         SymbolInformation {
             symbol,
-            documentation: documentation.into_iter().collect(),
+            documentation: documentation.iter().map(|text| escaped(text).into_owned()).collect(),
             relationships: self.relationships(entity),
             kind: EnumOrUnknown::new(kind),
             display_name: if entity.facet == Facet::Setf { format!("(setf {name})") } else { name },

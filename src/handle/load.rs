@@ -139,6 +139,12 @@ impl Steelbank {
                 Err(known) => answer.suggest(system, &known),
             }
         }
+        let is_unknown =
+            answer.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::UnknownSystem);
+        let mut unknown = self.inner.unknown_systems.lock();
+        unknown.remove(system);
+        unknown.extend(is_unknown.then(|| system.to_owned()));
+        drop(unknown);
         if answer.status == LoadStatus::Loaded && !options.again {
             self.note_system(answer.system.as_deref().unwrap_or(system));
         }

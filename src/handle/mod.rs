@@ -331,6 +331,7 @@ impl Builder {
                 program: self.program,
                 memo: Default::default(),
                 systems: Mutex::default(),
+                unknown_systems: Mutex::default(),
                 unloaded: Mutex::default(),
                 dynamic_space_size: self.dynamic_space_size,
                 key,
@@ -419,6 +420,8 @@ pub(crate) struct SharedBank {
     pub(crate) memo: memo::Memo,
     /// The systems that were loaded on request, in order.
     systems: Mutex<Vec<String>>,
+    /// The systems that ASDF did not find at their last load.
+    unknown_systems: Mutex<BTreeSet<String>>,
     /// The files for which the last requested load did not complete, by their real paths.
     unloaded: Mutex<BTreeSet<PathBuf>>,
     dynamic_space_size: Option<usize>,

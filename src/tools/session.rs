@@ -45,6 +45,8 @@ pub struct Session {
     restart_notes_shown: Arc<AtomicUsize>,
     /// This client's jobs that outlast the call that started them.
     work: Arc<ClientWork>,
+    /// The reasons why configuration files are ignored, for `status`.
+    pub(crate) config_errors: Arc<[String]>,
     /// The reason why Swank could not be started.
     pub(super) swank_trouble: Arc<Mutex<Option<String>>>,
 }
@@ -167,6 +169,7 @@ impl Session {
             client_slot: None,
             restart_notes_shown: Arc::default(),
             work: Arc::default(),
+            config_errors: Arc::default(),
             swank_trouble: Arc::default(),
         }
     }

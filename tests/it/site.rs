@@ -1,9 +1,14 @@
-//! Tests `steelbank site`: link targets, equal runs, names with markup, and foreign folders.
+//! Tests `steelbank site`: link targets, equal runs, names with markup, and foreign folders. Tests
+//! that SCIP indexes escape the same characters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use protobuf::Message;
+use scip::types::Index;
+use steelbank::export::scip::{ScipFormat, write_scip};
 use steelbank::export::site::write_site;
 use steelbank::{Control, Steelbank};
 
@@ -129,13 +134,27 @@ const HOSTILE: &str = "(defpackage :host-shop (:use :cl)
 (defun use-it () (with-it (setf (get-a nil) 1)))
 ";
 
+/// Characters that reorder text. None may be in a page, or in a SCIP index outside of the files'
+/// own texts.
+const REORDERING: [&str; 4] = ["\u{202e}", "\u{2066}", "\u{200f}", "\u{2028}"];
+
 #[test]
 fn markup_in_sources_is_escaped() {
     own_process!();
     let root = folder("site-hostile");
     fs::write(
         root.join("host-shop.asd"),
-        "(defsystem \"host-shop\" :description \"<u>d</u>\" :components ((:file \"a <b>&c\")))",
+        "(defsystem \"host-shop\" :description \"<u>d</u>\u{202e}\" :components ((:file \"a <b>&c\") (:file \"d\u{202e}e\")))",
+    )
+    .unwrap();
+    let reordering = REORDERING.concat();
+    fs::write(
+        root.join("d\u{202e}e.lisp"),
+        format!(
+            "(in-package :host-shop)\n(defun |x{reordering}| (|y{reordering}|) \"{reordering}\" |y{reordering}|)\n\
+             (defclass |c{reordering}| () (|s{reordering}|) (:documentation \"{reordering}\"))\n\
+             (defun f{reordering} () (|x{reordering}| 1)) ; {reordering}\n(defmethod g (({reordering} (eql '|{reordering}|))))"
+        ),
     )
     .unwrap();
     fs::write(root.join("a <b>&c.lisp"), HOSTILE.replace("\"\"\"", "\"")).unwrap();
@@ -151,6 +170,27 @@ fn markup_in_sources_is_escaped() {
             assert!(!page.contains(markup), "{name} has {markup}");
         }
         assert!(!name.contains(".."), "{name}");
+    }
+    let has = |bytes: &[u8], text: &str| bytes.windows(text.len()).any(|bytes| bytes == text.as_bytes());
+    for text in REORDERING {
+        let raw: Vec<&String> =
+            site.iter().filter(|(_, bytes)| has(bytes, text)).map(|(name, _)| name).collect();
+        assert!(raw.is_empty(), "{text:?} in {raw:?}");
+    }
+    assert!(has(&site["f/d_e2_80_aee.html"], "|x\\u202e\\u2066\\u200f\\u2028|"));
+    let scip = |format| {
+        let mut bytes = Vec::new();
+        write_scip(&bank, format, &[], &mut bytes, &Control::default()).unwrap();
+        bytes
+    };
+    let mut index = Index::parse_from_bytes(&scip(ScipFormat::Protobuf)).unwrap();
+    let json = String::from_utf8(scip(ScipFormat::Json)).unwrap();
+    assert_eq!(protobuf_json_mapping::parse_from_str::<Index>(&json).unwrap(), index);
+    let file =
+        index.documents.iter_mut().find(|document| document.relative_path == "d\\u202ee.lisp").unwrap();
+    assert!(std::mem::take(&mut file.text).contains(&reordering));
+    for text in REORDERING {
+        assert!(!json.contains(text) && !has(&index.write_to_bytes().unwrap(), text), "{text:?}");
     }
     let names: BTreeSet<String> = site.keys().map(|name| name.to_lowercase()).collect();
     assert_eq!(names.len(), site.len(), "files that differ in case alone");
@@ -183,10 +223,34 @@ fn foreign_folder_is_not_overwritten() {
     assert_eq!(left, BTreeSet::from(["file".to_owned(), "foreign".to_owned()]), "something half is left");
     let empty = out.join("empty");
     fs::create_dir(&empty).unwrap();
-    write(&bank, &empty);
-    // Pages of an earlier site are removed.
-    fs::write(empty.join("f/stale.html"), "").unwrap();
-    assert!(!write(&bank, &empty).contains_key("f/stale.html"));
+    let whole = write(&bank, &empty);
+    assert_eq!(write(&bank, &empty), whole);
+    // An earlier site is replaced only as long as all its files are unchanged.
+    let (page, marker) = (empty.join("index.html"), empty.join("steelbank-site.txt"));
+    let odd: [(&str, &dyn Fn()); 5] = [
+        ("another file", &|| fs::write(empty.join("f/notes.html"), "mine").unwrap()),
+        ("a changed page", &|| fs::write(&page, "mine").unwrap()),
+        ("a link in place of a page", &|| {
+            fs::rename(&page, out.join("page")).unwrap();
+            symlink(out.join("page"), &page).unwrap();
+        }),
+        ("a changed marker", &|| fs::write(&marker, fs::read_to_string(&marker).unwrap() + "x y\n").unwrap()),
+        ("no marker", &|| fs::remove_file(&marker).unwrap()),
+    ];
+    for (what, change) in odd {
+        change();
+        let changed = files(&empty);
+        let error = refused(&empty, &Control::default());
+        assert!(error.contains("has files that steelbank site did not write"), "{what}: {error}");
+        assert_eq!(files(&empty), changed, "{what}");
+        fs::remove_dir_all(&empty).unwrap();
+        assert_eq!(write(&bank, &empty), whole);
+    }
+    symlink(&empty, out.join("link")).unwrap();
+    for link in ["link", "link/"] {
+        expect_text("link in place of the folder", &refused(&out.join(link), &Control::default()));
+    }
+    assert_eq!(files(&empty), whole);
 }
 
 /// Limits the files that this process writes to `longest` bytes. `None` removes the limit.

@@ -503,18 +503,48 @@ fn project_file_configures_but_permits_nothing() {
     assert!(core < all, "{core} of {all}");
     assert_eq!(offered(&["--tools", "all"]), all, "the option wins");
 
-    std::fs::write(&file, "allow = [\"edits\"]\n").unwrap();
-    let refused = |arguments: &[&str]| shown(&command().args(arguments).output().unwrap());
-    expect_text("project file permits", &refused(&["serve"]));
+    // A server ignores a file that it cannot use, and reports that; a command refuses it.
+    let ignored = |name: &str| {
+        let refused = shown(&command().args(["--system", "auto", "list-systems"]).output().unwrap());
+        let mut command = command();
+        command.args(["--system", "auto", "serve"]).stderr(Stdio::piped());
+        let (mut child, mut client) = initialized(command, Streams::Pipes);
+        let errors = child.stderr.take().unwrap();
+        let status = client.text("status", json!({}));
+        let call = json!({"name": "evaluate", "arguments": {"code": "(* 111 3)"}});
+        let denied = client.request("tools/call", call).to_string();
+        assert!(denied.contains("--allow-eval") && !denied.contains("333"), "{denied}");
+        let load = client.text("load-system", json!({"system": "b"}));
+        assert!(load.starts_with("System b is loaded"), "{name}: {load}");
+        ends_well(child, client);
+        let errors = std::io::read_to_string(errors).unwrap();
+        let reported: Vec<&str> = status.lines().filter(|line| line.contains("ignored")).collect();
+        let told = format!("{refused}serve: {errors}status: {}\n", reported.join("\n"));
+        // Leave out the list of all tools.
+        let told: Vec<&str> = told.lines().map(|line| line.split(" The tools are").next().unwrap()).collect();
+        expect_text(name, &told.join("\n"));
+    };
+    for (name, text) in [
+        ("project file permits", "allow = [\"edits\"]\n"),
+        ("project file of a newer version", "systems = [\"a\"]\nspeed = \"high\"\n"),
+        ("project file with unknown tools", "tools = \"read,foretell\"\n"),
+        ("project file is no TOML", "systems = [\n"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        ignored(name);
+    }
     std::fs::remove_file(&file).unwrap();
     assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
-    expect_text("project file is a FIFO", &refused(&["--system", "auto", "list-systems"]));
+    ignored("project file is a FIFO");
+    let output = command().args(["--system", "auto", "lsp"]).output().unwrap();
+    let errors = outcome(&output).1;
+    assert!(errors.contains("not a regular file. The file is ignored.") && output.status.code() != Some(2));
     std::fs::remove_file(&file).unwrap();
     for (name, text) in
         [("unknown permission", "allow = [\"all\"]\n"), ("permission is no list", "\nallow = 1\n")]
     {
         std::fs::write(own.join("config.toml"), text).unwrap();
-        expect_text(name, &refused(&["serve"]));
+        ignored(name);
     }
     std::fs::write(own.join("config.toml"), "allow = [\"eval\"]\n").unwrap();
     let (child, mut client) = served(&[]);

@@ -566,6 +566,28 @@ fn snapshot_is_renewed_when_it_pays() {
 }
 
 #[test]
+fn misspelled_system_makes_no_snapshot() {
+    let folder = Folder::new("snapshot-misspelled");
+    let root = folder.canonicalize().unwrap().join("project");
+    fs::create_dir_all(&root).unwrap();
+    write(&root, "small.asd", "(defsystem \"small\" :components ((:file \"small\")))");
+    write(&root, "small.lisp", "(defun cl-user::small () 1)\n");
+    let cache = folder.join("cache");
+    let made = || fs::read_dir(cache.join("projects/snapshots")).map_or(0, Iterator::count);
+    for systems in [&["--system", "smal"][..], &["--system", "small", "--system", "smal"]] {
+        let (text, _, code) = ask(&root, &cache, &[systems, &["describe-symbol", "cl:car"]].concat());
+        assert!(text.contains("COMMON-LISP::CAR") && code == Some(3), "{text}");
+        assert_eq!((copies(&cache).0, made()), (0, 0), "{systems:?}");
+    }
+    let (_, errors, code) = ask(&root, &cache, &["--system", "smal", "snapshot"]);
+    assert_eq!((errors.as_str(), code), ("steelbank: ASDF cannot find system smal.\n", Some(3)));
+    assert_eq!((copies(&cache).0, kept(&cache).len()), (0, 0));
+    // The right name makes one.
+    run(&root, &cache, &["--system", "small", "describe-symbol", "cl:car"]);
+    assert_eq!(copies(&cache).0, 1);
+}
+
+#[test]
 fn damaged_snapshot_is_replaced() {
     let folder = Folder::new("snapshot-damage");
     let root = folder.canonicalize().unwrap().join("project");

@@ -78,7 +78,7 @@ pub(crate) struct StatusAnswer {
     /// Notes on restarts, as full sentences.
     #[serde(skip)]
     recovery: Vec<String>,
-    /// Errors in background work, oldest first.
+    /// Errors in configuration files, then errors in background work, oldest first.
     reports: Vec<String>,
 }
 
@@ -175,7 +175,7 @@ fn status(session: &Session) -> Result<StatusAnswer, Failure> {
         unfinished_edits: bank.project().unfinished_edits(),
         advice: session.recovery().advice(),
         recovery: session.recovery().sentences(),
-        reports: status.reports,
+        reports: [&session.config_errors[..], &status.reports].concat(),
     })
 }
 

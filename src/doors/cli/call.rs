@@ -2,18 +2,21 @@
 //! subcommands call one. The answer goes to standard output, as text or as JSON, and its notes go
 //! to standard error.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use clap::Args;
 use clap_complete::ArgValueCandidates;
 use serde_json::{Map, Value};
 
+use super::export::remove_outputs_at_signals;
 use super::lists::{self, ListOutput};
 use super::progress::Bar;
 use super::{CommandError, Exit, Shell, complete};
 use crate::answer::Wording;
 use crate::doors::mcp::listing;
+use crate::export::ExportError;
+use crate::export::output::Output;
 use crate::tools::{Call, CallOutcome, Failure, Session, Tool, ToolAnswer};
 
 /// Lists the tools. With --json, prints the result that the MCP server returns for `tools/list`.
@@ -142,14 +145,14 @@ pub(super) fn drawn(
     arguments: Map<String, Value>,
     file: &Path,
 ) -> Result<Exit, CommandError> {
+    remove_outputs_at_signals()?;
+    let (output, mut out) = Output::file(file).map_err(ExportError::write(file))?;
     let (session, complete) = shell.loaded_session()?;
     let mut answer = call_with_progress(tool, &session, arguments)?;
     if answer.outcome == CallOutcome::Answered {
         let drawn = answer.structured["drawing_file"].as_str().unwrap_or_default();
-        std::fs::read(drawn).and_then(|svg| std::fs::write(file, svg)).map_err(|error| CommandError {
-            exit: Exit::Engine,
-            message: format!("{} cannot be written: {error}.", file.display()),
-        })?;
+        let written = std::fs::read(drawn).and_then(|svg| out.write_all(&svg)).and_then(|()| output.finish());
+        written.map_err(ExportError::write(file))?;
         answer.text = format!("Drawn into {}.", file.display());
         answer.shown = None;
     }

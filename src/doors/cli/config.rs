@@ -89,6 +89,19 @@ fn user_file() -> Option<PathBuf> {
     installation::variable("XDG_CONFIG_HOME").or_else(own).map(|folder| folder.join(USER_FILE))
 }
 
+/// Returns the settings that a server loaded from a file. If the file cannot be used, adds the
+/// reason to `errors` and returns the defaults. A newer version may have written the file, and a
+/// host that starts a server usually does not show why it ended.
+pub(super) fn or_default<T: Default>(loaded: Result<T, CommandError>, errors: &mut Vec<String>) -> T {
+    loaded.unwrap_or_else(|error| {
+        let error = format!("{} The file is ignored.", error.message);
+        if !errors.contains(&error) {
+            errors.push(error);
+        }
+        T::default()
+    })
+}
+
 /// Reads a configuration file, or returns the defaults if it does not exist. If parsing fails,
 /// `why` is called with the text at the error, such as the name of an unknown key. The text that
 /// `why` returns is added to the error.

@@ -1,13 +1,11 @@
 //! `steelbank scip` and `steelbank site`: load the project and export it as a SCIP index or as a
 //! web site.
 
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use parking_lot::Mutex;
 
 use super::progress::Bar;
 use super::project::{SYSTEM_SECONDS, no_project};
@@ -15,8 +13,9 @@ use super::{CommandError, Exit, Shell};
 use crate::answer::{Wording, counted};
 use crate::engine::{StartError, end_children_at_signals};
 use crate::export::ExportError;
+use crate::export::output::{Output, remove_unfinished};
 use crate::export::scip::{ScipFormat, ScipSummary, write_scip};
-use crate::export::site::{check_folder, unfinished, write_site};
+use crate::export::site::{check_folder, write_site};
 use crate::handle::Error;
 use crate::handle::loaded::{Diagnostic, LoadStatus};
 use crate::handle::recovery::LoadedItem;
@@ -101,17 +100,10 @@ impl LoadedProject {
     }
 }
 
-/// Locked while `steelbank scip` creates its unfinished output. The signal handler locks it for
-/// ever, so that the output is not created again after the handler has removed it.
-static CREATING_OUTPUT: Mutex<()> = Mutex::new(());
-
-/// Makes signals that end the process remove `unfinished` first. Call this before creating
-/// `unfinished`.
-fn remove_at_signals(unfinished: PathBuf) -> Result<(), CommandError> {
-    let ended = end_children_at_signals(move || {
-        std::mem::forget(CREATING_OUTPUT.lock());
-        let _ = std::fs::remove_file(&unfinished).or_else(|_| std::fs::remove_dir_all(&unfinished));
-    });
+/// Makes signals that end the process remove its unfinished outputs first. Call this before SBCL
+/// starts.
+pub(super) fn remove_outputs_at_signals() -> Result<(), CommandError> {
+    let ended = end_children_at_signals(remove_unfinished);
     Ok(ended.map_err(|error| Error::from(StartError::from(error)))?)
 }
 
@@ -137,19 +129,9 @@ impl ScipCommand {
             print_summary(shell, &summary, None);
             return Ok(project.exit());
         }
-        let cannot = ExportError::write(&path);
-        if path.is_dir() {
-            return Err(cannot(std::io::ErrorKind::IsADirectory.into()).into());
-        }
-        // Write to a temporary file first, so that the index appears only when complete.
-        let mut unfinished = path.clone().into_os_string();
-        unfinished.push(".part");
-        let unfinished = PathBuf::from(unfinished);
-        remove_at_signals(unfinished.clone())?;
-        let file = {
-            let _creating = CREATING_OUTPUT.lock();
-            File::create(&unfinished).map_err(ExportError::write(&path))?
-        };
+        remove_outputs_at_signals()?;
+        // Create the file before the load, which may take minutes and be in vain.
+        let (output, file) = Output::file(&path).map_err(ExportError::write(&path))?;
         let written = LoadedProject::load(shell, &bar).and_then(|project| {
             let mut out = BufWriter::new(&file);
             let written = write_scip(&project.bank, format, &project.diagnostics, &mut out, &control(&bar));
@@ -157,14 +139,11 @@ impl ScipCommand {
                 ExportError::Write { source, .. } => ExportError::Write { path: path.clone(), source },
                 error => error,
             })?;
-            out.flush().and_then(|()| file.sync_all()).map_err(ExportError::write(&path))?;
-            std::fs::rename(&unfinished, &path).map_err(ExportError::write(&path))?;
+            let finished = out.flush().and_then(|()| file.sync_all()).and_then(|()| output.finish());
+            finished.map_err(ExportError::write(&path))?;
             Ok((project, summary))
         });
         bar.end();
-        if written.is_err() {
-            let _ = std::fs::remove_file(&unfinished);
-        }
         let (project, summary) = written?;
         print_summary(shell, &summary, Some(&path));
         Ok(project.exit())
@@ -173,11 +152,13 @@ impl ScipCommand {
 
 impl SiteCommand {
     pub(super) fn run(&self, shell: &Shell) -> Result<Exit, CommandError> {
-        check_folder(&self.output)?;
+        // Lisp code may change the current folder.
+        let folder = std::path::absolute(&self.output)?;
+        check_folder(&folder)?;
         let bar = Bar::new();
-        remove_at_signals(unfinished(&self.output))?;
+        remove_outputs_at_signals()?;
         let project = LoadedProject::load(shell, &bar)?;
-        let written = write_site(&project.bank, &self.output, &control(&bar));
+        let written = write_site(&project.bank, &folder, &control(&bar));
         bar.end();
         let summary = written?;
         shell.output.error(&format!(

@@ -293,8 +293,9 @@ impl Host {
         handover: Option<&ClientHandover>,
     ) -> Result<HostedClient, JoinError> {
         let permissions = settings.permissions();
-        let session =
+        let mut session =
             self.session.clone().allowing(permissions).with_tools(selected_tools(settings)?).for_client(seat);
+        session.config_errors = settings.config_errors.clone().into();
         if permissions.edits {
             // Roll back an interrupted edit. Ignore a failure, which `status` reports.
             let _ = session

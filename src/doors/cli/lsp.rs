@@ -43,7 +43,9 @@ impl LspCommand {
         let compile = !self.no_compile;
         let Permissions { eval, edits } = permissions;
         let protocol = ClientProtocol::Lsp { compile };
-        let settings = ClientSettings { eval, edits, tools: None, swank: None, protocol };
+        let config_errors = shell.options.project.config_errors.clone();
+        config_errors.iter().for_each(|error| shell.output.error(error));
+        let settings = ClientSettings { eval, edits, tools: None, swank: None, protocol, config_errors };
         if self.share
             && self.restarted_from.is_none()
             && let Some(exit) = share::join(shell, settings, self.linger)?
@@ -56,7 +58,8 @@ impl LspCommand {
             None => take_streams()?.into(),
             Some(client) => [adopt_descriptor(client.input)?, adopt_descriptor(client.output)?],
         };
-        let session = shell.session(true)?.allowing(permissions);
+        let mut session = shell.session(true)?.allowing(permissions);
+        session.config_errors = shell.options.project.config_errors.clone().into();
         let recovery = session.recovery();
         let mut loads = Vec::new();
         if let Some(handover) = handover {

@@ -433,9 +433,12 @@ pub fn main() -> ExitCode {
     };
     let output = Terminal::new(options.no_color, options.quiet);
     let mut options = options;
-    if let Err(trouble) = options.project.resolve_auto_systems() {
-        output.error(&trouble.message);
-        return exit_code(trouble.exit);
+    match options.project.resolve_auto_systems() {
+        Err(trouble) if !matches!(matches.subcommand_name(), Some("serve" | "lsp")) => {
+            output.error(&trouble.message);
+            return exit_code(trouble.exit);
+        }
+        resolved => config::or_default(resolved, &mut options.project.config_errors),
     }
     let installation = options.project.image().and_then(|image| installation::find(image.as_ref()));
     let installation = match installation {

@@ -40,6 +40,9 @@ pub(super) struct ProjectOptions {
     /// The reason why the program could not start from the snapshot before it was restarted
     #[arg(long, global = true, hide = true, value_name = "WHY")]
     failed_snapshot: Option<String>,
+    /// The reasons why a server ignores configuration files.
+    #[arg(skip)]
+    pub(super) config_errors: Vec<String>,
 }
 
 /// The value of --system that selects the project's systems.

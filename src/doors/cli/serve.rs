@@ -13,7 +13,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::config::{ProjectConfig, UserConfig};
+use super::config::{ProjectConfig, UserConfig, or_default};
 use super::{CommandError, Exit, PROGRAM, Serve, Shell};
 use crate::Steelbank;
 use crate::answer::Wording;
@@ -85,7 +85,8 @@ impl Serve {
         let permissions = settings.permissions();
         let tools = selected_tools(&settings)?;
         let started = self.start_image(shell, handover, &source, permissions)?;
-        let session = started.session.allowing(permissions).with_tools(tools);
+        let mut session = started.session.allowing(permissions).with_tools(tools);
+        session.config_errors = settings.config_errors.into();
         let client = started.handover.as_ref().and_then(|handover| handover.clients.first());
         let Source::Client(input, output) = source else { return Ok(Exit::Answered) };
         let served = serve_with_restarts(input, output, session, client, started.restarts);
@@ -96,18 +97,28 @@ impl Serve {
 
     /// Reads the client's settings from the options and the configuration files.
     fn settings(&self, shell: &Shell) -> Result<ClientSettings, CommandError> {
-        let user = UserConfig::load()?;
+        let mut config_errors = shell.options.project.config_errors.clone();
+        let user = or_default(UserConfig::load(), &mut config_errors);
+        let permissions = user.permits(Permissions { eval: self.allow_eval, edits: self.allow_edits });
         let project = shell.options.project.root()?.folder();
         let project =
-            project.map_or_else(|| Ok(ProjectConfig::default()), |folder| ProjectConfig::load(&folder))?;
-        let offered = self.tools.as_deref().or(project.tools.as_deref()).or(user.tools.as_deref());
-        let permissions = user.permits(Permissions { eval: self.allow_eval, edits: self.allow_edits });
+            project.map_or_else(|| Ok(ProjectConfig::default()), |folder| ProjectConfig::load(&folder));
+        let project = or_default(project, &mut config_errors);
+        let mut of_files = [project.tools, user.tools].into_iter().flatten();
+        let is_valid = |choice: &String| {
+            let why = crate::actions::tools().chosen(choice).err();
+            let why = why.map(|why| format!("The configured tools {choice:?} are ignored: {why}"));
+            config_errors.extend(why.clone());
+            why.is_none()
+        };
+        let tools = self.tools.clone().or_else(|| of_files.find(is_valid));
+        config_errors.iter().for_each(|error| shell.output.error(error));
         let Permissions { eval, edits } = permissions;
         if self.swank.is_some() && !eval {
             return Err(swank_not_allowed());
         }
-        let (tools, protocol) = (offered.map(str::to_owned), ClientProtocol::Mcp);
-        let settings = ClientSettings { eval, edits, tools, swank: self.swank, protocol };
+        let protocol = ClientProtocol::Mcp;
+        let settings = ClientSettings { eval, edits, tools, swank: self.swank, protocol, config_errors };
         selected_tools(&settings).map(|_| settings)
     }
 

@@ -11,6 +11,7 @@ use super::html::{Here, Html, Text, name_slug, path_slug, several};
 use super::symbol::{documentation, words};
 use crate::actions::symbols::facts::OwnedPackage;
 use crate::actions::uses::outline::Outlined;
+use crate::answer::escape::escaped;
 use crate::answer::name::readable;
 use crate::export::ExportError;
 use crate::export::model::{Facet, SymbolNumber, principal};
@@ -384,9 +385,7 @@ impl Site<'_> {
 
     /// Writes the names for the search, and callers and callees for the drawing.
     fn write_script_data(&mut self) -> Result<(), ExportError> {
-        let escaped = |value: serde_json::Value| {
-            value.to_string().replace('<', "\\u003c").replace('\u{2028}', "\\u2028")
-        };
+        let data = |value: serde_json::Value| value.to_string().replace('<', "\\u003c");
         let mut packages: Vec<String> = Vec::new();
         let mut names = String::new();
         for &symbol in &self.listed {
@@ -394,7 +393,8 @@ impl Site<'_> {
                 continue;
             };
             let kind = super::file::class_of(principal(&known.facts).unwrap_or(Facet::Other));
-            let (package, name) = (readable(&known.name.package), readable(&known.name.name));
+            let shown = |name: &str| escaped(&readable(name)).into_owned();
+            let (package, name) = (shown(&known.name.package), shown(&known.name.name));
             if packages.last() != Some(&package) {
                 packages.push(package);
             }
@@ -408,9 +408,9 @@ impl Site<'_> {
             if home.anchor != name_slug(&name.to_uppercase()) {
                 row.push(json!(home.anchor));
             }
-            let _ = write!(names, "\n{},", escaped(row.into()));
+            let _ = write!(names, "\n{},", data(row.into()));
         }
-        let (packages, files) = (escaped(json!(packages)), escaped(json!(self.slugs)));
+        let (packages, files) = (data(json!(packages)), data(json!(self.slugs)));
         self.put("names.js", &format!("N({packages},{files},[{names}\n])\n"))?;
         for chunk in 0..self.listed.len().div_ceil(CHUNK) {
             let mut text = format!("G({chunk},[");

@@ -12,26 +12,28 @@ mod uses;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use steelbank_reader::lines::LineIndex;
 use steelbank_text::DefinitionKind;
 
 use super::model::{Accessory, Facet, Meaning, Model, ReadFile, SymbolNumber, principal};
+use super::output::Output;
 use super::{ExportError, report};
 use crate::Steelbank;
 use crate::actions::uses::outline::OutlineAnswer;
 use crate::engine::control::Control;
 use crate::source::positions::PlaceAccess;
+use crate::source::tap::sidecar::fnv_1a;
 use html::{Here, Html, name_slug, path_slug};
 use steelbank_xref::SymbolName;
 use uses::{CallerGraph, SiteUse, unused};
 
-/// The file that marks a folder as written by this module.
+/// The file that lists all other files of a site, with hashes of their contents.
 const MARKER: &str = "steelbank-site.txt";
-/// The text of that file.
-const MARKED: &str = "Written by steelbank site, which may replace everything in this folder.\n";
+/// The first line of that file.
+const MARKED: &str =
+    "Written by steelbank site, which replaces this folder as long as it has only these files:\n";
 
 /// The counts and sizes of a written site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -105,12 +107,14 @@ struct Site<'a> {
     others: BTreeMap<SymbolNumber, usize>,
     graph: CallerGraph,
     unused: OutlineAnswer,
-    folder: PathBuf,
+    /// The folder that the output will replace.
+    folder: &'a Path,
+    output: Output,
     summary: SiteSummary,
 }
 
 /// Writes the pages of the project's loaded files into `folder`. The folder must be missing, empty,
-/// or written by this function. The pages are first written to another folder, which replaces
+/// or as this function wrote it. The pages are first written to another folder, which replaces
 /// `folder` when all pages are complete.
 ///
 /// # Errors
@@ -118,72 +122,12 @@ struct Site<'a> {
 /// Lisp failed, or `control` cancelled the export.
 pub fn write_site(bank: &Steelbank, folder: &Path, control: &Control) -> Result<SiteSummary, ExportError> {
     check_folder(folder)?;
-    let unfinished = unfinished(folder);
-    let written = fs::create_dir_all(&unfinished)
-        .map_err(ExportError::write(folder))
-        .and_then(|()| clear(&unfinished))
-        .and_then(|()| write_pages(bank, &unfinished, control))
-        .and_then(|summary| replace(&unfinished, folder).map(|()| summary));
-    if written.is_err() {
-        let _ = fs::remove_dir_all(&unfinished);
-    }
-    written
-}
-
-/// Checks that the site can be written into `folder`.
-///
-/// # Errors
-/// `folder` is not empty and was not written by this module, or it cannot be read.
-pub fn check_folder(folder: &Path) -> Result<(), ExportError> {
-    match fs::read_dir(folder).map(|mut entries| entries.next().is_none()) {
-        Ok(is_empty) if is_empty || folder.join(MARKER).is_file() => Ok(()),
-        Ok(_) => Err(ExportError::Foreign(folder.to_owned())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(ExportError::write(folder)(error)),
-    }
-}
-
-/// Returns the folder that the site for `folder` is prepared in.
-pub fn unfinished(folder: &Path) -> PathBuf {
-    let mut name = folder.components().as_path().as_os_str().to_owned();
-    name.push(".part");
-    name.into()
-}
-
-/// Empties the folder, which may have files of an interrupted run.
-fn clear(folder: &Path) -> Result<(), ExportError> {
-    fs::remove_dir_all(folder).and_then(|()| fs::create_dir(folder)).map_err(ExportError::write(folder))
-}
-
-/// Moves the folder `finished` to `folder`, and removes the previous `folder`.
-fn replace(finished: &Path, folder: &Path) -> Result<(), ExportError> {
-    let failed = |error| ExportError::write(folder)(error);
-    let mut before = folder.components().as_path().as_os_str().to_owned();
-    before.push(".old");
-    let before = PathBuf::from(before);
-    let exists = folder.exists();
-    if exists {
-        let _ = fs::remove_dir_all(&before);
-        fs::rename(folder, &before).map_err(failed)?;
-    }
-    if let Err(error) = fs::rename(finished, folder) {
-        if exists {
-            let _ = fs::rename(&before, folder);
-        }
-        return Err(failed(error));
-    }
-    if exists {
-        fs::remove_dir_all(&before).map_err(ExportError::write(&before))?;
-    }
-    Ok(())
-}
-
-fn write_pages(bank: &Steelbank, folder: &Path, control: &Control) -> Result<SiteSummary, ExportError> {
     // The search for unused definitions sends thousands of requests. Without the watcher, each
     // request would check the date of every file.
     bank.project().watch();
     let context = bank.context();
     let model = Model::new(&context, control)?;
+    let output = Output::folder(folder).map_err(ExportError::write(folder))?;
     let name = model.root.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let shown = model.files.iter().map(|file| file.shown.clone());
     let titles = titles(model.files.iter().map(|file| &*file.shown));
@@ -203,7 +147,8 @@ fn write_pages(bank: &Steelbank, folder: &Path, control: &Control) -> Result<Sit
         others: BTreeMap::new(),
         graph: CallerGraph::default(),
         unused: OutlineAnswer::default(),
-        folder: folder.to_owned(),
+        folder,
+        output,
         summary: SiteSummary::default(),
     };
     site.list();
@@ -219,7 +164,6 @@ fn write_pages(bank: &Steelbank, folder: &Path, control: &Control) -> Result<Sit
     site.uses.dedup();
     site.graph = CallerGraph::of(&site.model, &site.uses);
     site.unused = unused(&site, &context, control)?;
-    site.put(MARKER, MARKED)?;
     site.put("style.css", include_str!("style.css"))?;
     site.put("script.js", include_str!("script.js"))?;
     for file in 0..total {
@@ -228,9 +172,57 @@ fn write_pages(bank: &Steelbank, folder: &Path, control: &Control) -> Result<Sit
         site.write_symbols(file as u32)?;
     }
     site.write_listings()?;
+    let text = marker(&site.output.path).map_err(ExportError::write(folder))?;
+    site.put(MARKER, &text)?;
     site.summary.files = total;
     site.summary.symbols = site.listed.len();
+    // Files may have appeared while the pages were written.
+    check_folder(folder)?;
+    site.output.finish().map_err(ExportError::write(folder))?;
     Ok(site.summary)
+}
+
+/// Checks that the site can be written into `folder`.
+///
+/// # Errors
+/// `folder` is a link, has other files than those that this module wrote, or cannot be read.
+pub fn check_folder(folder: &Path) -> Result<(), ExportError> {
+    // Without a slash at the end, which would make the system follow a link.
+    let folder: &Path = folder.components().as_path();
+    if folder.is_symlink() {
+        return Err(ExportError::write(folder)(std::io::Error::other("it is a link")));
+    }
+    // Read the files only if there is a marker: the user may have named a large folder.
+    let is_own = || {
+        let text = steelbank_cache::read(&folder.join(MARKER));
+        text.is_ok_and(|text| marker(folder).is_ok_and(|now| text == now.as_bytes()))
+    };
+    match fs::read_dir(folder).map(|mut entries| entries.next().is_none()) {
+        Ok(is_empty) if is_empty || is_own() => Ok(()),
+        Ok(_) => Err(ExportError::Foreign(folder.to_owned())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(ExportError::write(folder)(error)),
+    }
+}
+
+/// Returns the text of the marker for the files below `folder`, each with the hash of its content.
+/// Entries that are no files, such as links, have the hash 0.
+fn marker(folder: &Path) -> std::io::Result<String> {
+    let (mut lines, mut folders) = (BTreeSet::new(), vec![folder.to_owned()]);
+    while let Some(at) = folders.pop() {
+        for entry in fs::read_dir(at)? {
+            let (path, kind) = entry.and_then(|entry| Ok((entry.path(), entry.file_type()?)))?;
+            let name = path.strip_prefix(folder).unwrap_or(&path);
+            let content = kind.is_file().then(|| steelbank_cache::read(&path).ok()).flatten();
+            if kind.is_dir() {
+                folders.push(path);
+            } else if content.is_none() || name != Path::new(MARKER) {
+                let hash = content.as_deref().map_or(0, fnv_1a);
+                lines.insert(format!("{name:?} {hash:016x}\n"));
+            }
+        }
+    }
+    Ok(lines.into_iter().fold(MARKED.to_owned(), |text, line| text + &line))
 }
 
 /// Returns the files' names in lists: the short name if no other file has the same one, otherwise
@@ -408,11 +400,8 @@ impl Site<'_> {
 
     /// Appends to a file of the site, and creates it if necessary.
     fn put(&mut self, name: &str, text: &str) -> Result<(), ExportError> {
-        let path = self.folder.join(name);
-        let parent = path.parent().map(fs::create_dir_all).unwrap_or(Ok(()));
-        let file = parent.and_then(|()| fs::File::options().create(true).append(true).open(&path));
         self.summary.bytes += text.len() as u64;
-        file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(ExportError::write(path))
+        self.output.append(name, text).map_err(ExportError::write(self.folder.join(name)))
     }
 
     /// Writes a complete page.

@@ -16,7 +16,7 @@ use super::{CheckedSnapshot, Snapshot, SnapshotKey, SnapshotKind, store};
 use crate::answer::counted;
 use crate::engine::control::Control;
 use crate::engine::{Lane, SaveError, read_json};
-use crate::handle::loaded::{ImageContents, LoadAnswer};
+use crate::handle::loaded::{FailureKind, ImageContents, LoadAnswer};
 use crate::handle::recovery::LoadedItem;
 use crate::handle::requests::LoadOptions;
 use crate::handle::scratch::ScratchError;
@@ -338,6 +338,11 @@ fn try_to_save(
         }
     };
     let mut answers = answers.map_err(|error| broken(&error))?;
+    // Write neither a snapshot nor a refusal for a name that is probably misspelled.
+    let mut failures = answers.iter().filter_map(|answer| answer.failure.as_ref());
+    if let Some(failure) = failures.find(|failure| failure.kind == FailureKind::UnknownSystem) {
+        return Err(Reply::Broken(failure.message.clone()));
+    }
     let refuse = |why: String, inputs: Inputs, all: bool| {
         let order: Vec<Ordered> = read_json(&ask("load-order")?).map_err(|error| broken(&error))?;
         let keeps = order.iter().position(|system| system.keeps);
@@ -492,11 +497,11 @@ impl Builder {
 
 impl Steelbank {
     /// Starts a copy of the program that creates the snapshot of the builder's systems. No effect
-    /// if snapshots are not used. Also no effect if all snapshots that can be created existed at
-    /// the start, and either nothing was loaded since or saving was refused. The copy has a low
-    /// priority. It waits until no Lisp file of the project has been written for 10 s, and for
-    /// other processes that create snapshots. It ends with this process or, if `outlives` is true,
-    /// after at most five minutes.
+    /// if snapshots are not used, or if a system does not exist. Also no effect if all snapshots
+    /// that can be created existed at the start, and either nothing was loaded since or saving was
+    /// refused. The copy has a low priority. It waits until no Lisp file of the project has been
+    /// written for 10 s, and for other processes that create snapshots. It ends with this process
+    /// or, if `outlives` is true, after at most five minutes.
     ///
     /// # Errors
     /// The copy cannot be started.
@@ -519,6 +524,10 @@ impl Steelbank {
         is_wanted: impl FnOnce(&SnapshotKey) -> bool,
     ) -> Result<(), MakeError> {
         let Some(key) = self.snapshot_key() else { return Ok(()) };
+        let unknown = self.inner.unknown_systems.lock().clone();
+        if key.loads.iter().any(|load| matches!(load, LoadedItem::System(name) if unknown.contains(name))) {
+            return Ok(());
+        }
         let lacks_one =
             !self.has_all_snapshots() || self.changed_at().is_some() && Refusal::of(&key).is_none();
         if !(lacks_one && is_wanted(&key)) {
