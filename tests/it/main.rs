@@ -42,6 +42,7 @@ mod oracle;
 mod pages;
 mod positions;
 mod project;
+mod removable;
 mod rename;
 mod rename_apply;
 mod rename_cautions;

@@ -15,7 +15,8 @@ use crate::texts::{expect_text, write_project};
 use crate::tools_beside_sbcl::World;
 
 const PROJECT: &str = r#"//- ways.asd
-(defsystem "ways" :serial t :components ((:file "keys") (:file "handlers") (:file "main")))
+(defsystem "ways" :serial t :components ((:file "keys") (:file "handlers") (:file "main")
+  (:module "tests" :components ((:file "check")))))
 //- README.md
 Set `*depth*` first.
 //- keys.lisp
@@ -48,6 +49,18 @@ Set `*depth*` first.
 (defun make-token (&rest more) (make 'token :more more) (typep more 'token))
 (defun applied (&rest more) (apply 'make (find-class 'token) more) (apply #'make 'token more))
 (defun make-sure () (apply 'make-instance 'token '()))
+(defvar *settings* nil)
+(defun send () (finish))
+(defun finish () 1)
+(defun copier (db)
+  `(lambda () (let* ((*settings* ',db) (*hook* nil)) (push 'send *hook*) (send))))
+(defun connect () (list *settings*))
+(defun both () (try-finish) (first-step))
+(defun first-step () (second-step))
+(defun second-step () (finish))
+//- tests/check.lisp
+(in-package :ways)
+(defun try-finish () (finish))
 "#;
 
 #[test]
@@ -116,6 +129,21 @@ fn paths(world: &World) {
             "ways::on-end handlers.lisp:5:19 call",
             "ways::act - -",
         ]
+    );
+    // A variable that a template binds does not hold what the template calls. It may hold what is
+    // stored in it.
+    assert!(steps("ways::connect", "ways::send").is_empty());
+    assert_eq!(
+        steps("ways::run-hook", "ways::send")[1..],
+        ["ways::*hook* main.lisp:14:61 holds guess", "ways::send - -"]
+    );
+    // A longer path avoids tests.
+    assert_eq!(
+        steps("ways::both", "ways::finish")
+            .iter()
+            .map(|step| step.split(' ').next().unwrap())
+            .collect::<Vec<_>>(),
+        ["ways::both", "ways::first-step", "ways::second-step", "ways::finish"]
     );
     assert!(steps("ways::nobody", "ways::helper").is_empty());
     let text = world.answer("path", json!({ "from": "ways::main", "to": "ways::helper" })).unwrap().text;

@@ -219,6 +219,15 @@ impl Shape {
         }
     }
 
+    /// Returns whether the first element is a list of variables to bind, as in LET.
+    pub fn binds_in_list(&self) -> bool {
+        let Some(FormPart::List(list)) = self.first.first() else { return false };
+        list.rest.iter().any(|part| match part {
+            FormPart::Either(atom, _) => **atom == FormPart::Variable,
+            part => *part == FormPart::Variable,
+        })
+    }
+
     /// Returns whether the number of elements is unlimited.
     pub fn is_open(&self) -> bool {
         !self.rest.is_empty()

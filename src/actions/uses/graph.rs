@@ -179,6 +179,13 @@ pub(crate) struct UsedBy {
     pub(crate) in_project: bool,
 }
 
+impl UsedBy {
+    /// Whether the use is in a test or in a test file.
+    pub(crate) fn is_in_test(&self) -> bool {
+        self.defined == Some(DefinitionKind::Test) || self.line.in_tests
+    }
+}
+
 /// The position of an argument in a generic function's calls, and the classes that
 /// [`UserFinder::may_pass`] compares the argument with.
 pub(crate) struct ArgumentClasses {

@@ -314,7 +314,7 @@ impl ImpactRequest {
                 if !seen.insert(user) {
                     continue;
                 }
-                if used.defined == Some(DefinitionKind::Test) || used.line.in_tests {
+                if used.is_in_test() {
                     answer.tests.push(affected);
                 } else {
                     answer.users.push(affected);

@@ -123,6 +123,9 @@ pub struct OutlineAnswer {
     /// these definitions are not counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_loaded: Vec<String>,
+    /// The number of these files on all pages.
+    #[serde(skip_serializing_if = "crate::answer::is_zero")]
+    pub not_loaded_count: usize,
     /// Whether the request was for unused definitions.
     #[serde(skip)]
     pub unused: bool,
@@ -155,6 +158,10 @@ pub struct Outlined {
     /// With `unused`: the reasons why it may still be in use. Empty: no such reason was found.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reached_by: Vec<String>,
+    /// With `unused`: the other lines of Lisp text that have its name, such as comments,
+    /// declarations and other symbols, as the first place and the number of others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub also_in: Option<String>,
 }
 
 /// The number of lines that use a definition.
@@ -306,6 +313,7 @@ impl Question for OutlineRequest {
             wanted.extend(found);
             all.extend(known);
         }
+        answer.not_loaded_count = answer.not_loaded.len();
         answer.looked_at = wanted.iter().filter(|at| !self.unused || all[**at].loaded).count();
         for (known, in_file) in wanted.iter().map(|at| &all[*at]).zip(files) {
             control.check()?;
@@ -344,17 +352,19 @@ impl Question for OutlineRequest {
                 exported: known.exported && !known.names_standard(),
                 uses: count,
                 reached_by: Vec::new(),
+                also_in: None,
             };
             if let Some(other_uses) = &other_uses {
                 let (Some(lines), Some(count)) = (lines, count) else { continue };
                 if count.others > 0 || definition.declaration {
                     continue;
                 }
-                let Some(reached_by) = reach(context, &use_lines, other_uses, known, &lines, count, &all)?
+                let Some((reached_by, also_in)) =
+                    reach(context, &use_lines, other_uses, known, &lines, count, &all)?
                 else {
                     continue;
                 };
-                outlined.reached_by = reached_by;
+                (outlined.reached_by, outlined.also_in) = (reached_by, also_in);
             }
             answer.definitions.push(outlined);
         }
@@ -494,8 +504,8 @@ fn is_in_definition(known: &DefinitionInFile, place: &Location, in_file: &[Defin
     })
 }
 
-/// Lists the reasons why a definition without other users may still be in use. Returns `None` if it
-/// is in use. Also returns `None` for definitions with uses that are not counted: compiler macros,
+/// Lists the reasons why a definition without other users may still be in use, and describes other
+/// lines with its name. Returns `None` if it is in use. Also returns `None` for definitions with uses that are not counted: compiler macros,
 /// setf definitions, method combinations, and methods of generic functions from outside the
 /// outlined code.
 fn reach(
@@ -506,7 +516,7 @@ fn reach(
     lines: &[UseLine],
     count: UseCount,
     all: &[DefinitionInFile],
-) -> Result<Option<Vec<String>>, Error> {
+) -> Result<Option<(Vec<String>, Option<String>)>, Error> {
     let definition = &known.definition;
     let home = known.home.as_deref().unwrap_or_default();
     let mut reasons = Vec::new();
@@ -545,31 +555,47 @@ fn reach(
     if count.tests > 0 {
         reasons.push(format!("used by tests ({})", counted(count.tests, "line", "lines")));
     }
-    if let Some(quoted) = lines.iter().filter(elsewhere).find(|line| line.use_type == UseType::Quoted) {
-        reasons.push(format!("quoted in {}", quoted.place.clone().whole_line()));
-    }
+    let used_as = |of: UseType| -> Vec<Location> {
+        let lines = lines.iter().filter(elsewhere).filter(|line| line.use_type == of);
+        lines.map(|line| line.place.clone().whole_line()).collect()
+    };
     let unloaded = other_uses.unloaded(context, known);
-    let first =
-        |of: fn(TextState) -> bool| unloaded.iter().find(|line| of(line.state)).map(|line| &line.place);
-    let read = first(|state| state == TextState::RuntimeName);
-    if let Some(place) = read {
-        reasons.push(format!("named in a string in {place}"));
-    }
-    if let Some(place) = first(|state| state == TextState::FeatureExcluded) {
-        reasons.push(format!("used in {place}, in code that a feature expression excludes"));
-    }
-    let unloaded = first(|state| !matches!(state, TextState::RuntimeName | TextState::FeatureExcluded));
-    if let Some(text) = other_uses.text {
-        let (strings, other) = textual(context, text, known)?;
-        if let Some(place) = strings.filter(|_| read.is_none()) {
-            reasons.push(format!("named in a string in {place}"));
-        }
-        if let Some(place) = unloaded.cloned().or(other) {
-            reasons.push(format!("named in {place}, which is not loaded"));
-        }
-    }
+    let in_state = |of: fn(TextState) -> bool| -> Vec<Location> {
+        unloaded.iter().filter(|line| of(line.state)).map(|line| line.place.clone()).collect()
+    };
+    let [mut strings, mut elsewhere, mut named] = match other_uses.text {
+        Some(text) => textual(context, text, known)?,
+        None => Default::default(),
+    };
+    strings.splice(0..0, in_state(|state| state == TextState::RuntimeName));
+    let is_other = |state| !matches!(state, TextState::RuntimeName | TextState::FeatureExcluded);
+    elsewhere.splice(0..0, in_state(is_other));
+    let excluded = in_state(|state| state == TextState::FeatureExcluded);
+    let quoted = used_as(UseType::Quoted);
+    let stated = [&strings, &elsewhere, &excluded, &quoted, &used_as(UseType::Export)];
+    named.retain(|place| !stated.iter().any(|places| places.contains(place)));
+    reasons.extend(reason("quoted in", quoted, ""));
+    reasons.extend(reason("named in a string in", strings, ""));
+    reasons.extend(reason("used in", excluded, ", in code that a feature expression excludes"));
+    reasons.extend(reason("named in", elsewhere, ", which is not loaded"));
     reasons.extend(other_uses.by_name(context, known));
-    Ok(Some(reasons))
+    Ok(Some((reasons, reason("the name is also in", named, ""))))
+}
+
+/// Describes `places` by the first one, with `note` about it, and the number of the others. Returns
+/// `None` if there are none.
+fn reason(how: &str, places: Vec<Location>, note: &str) -> Option<String> {
+    let (first, count) = (places.first()?.to_string(), places.into_iter().collect::<BTreeSet<_>>().len());
+    Some(reason_of(how, &format!("{first}{note}"), count))
+}
+
+/// Describes `count` places by the first one.
+fn reason_of(how: &str, first: &str, count: usize) -> String {
+    let and = if first.contains(',') { ", and" } else { " and" };
+    match count - 1 {
+        0 => format!("{how} {first}"),
+        more => format!("{how} {first}{and} {}", counted(more, "other place", "other places")),
+    }
 }
 
 /// Finds uses that no record or token of loaded code shows. Holds what one answer needs for all its
@@ -611,18 +637,12 @@ impl<'a> OtherUses<'a> {
                 !found.in_macro && found.package.as_ref().is_some_and(is_home) && found.may_make(name)
             })
             .collect();
-        let reason = |how: &str, count: usize, first: Option<&Location>| {
-            let first = first?.clone().whole_line();
-            let more = match count - 1 {
-                0 => String::new(),
-                more => format!(" and {}", counted(more, "other place", "other places")),
-            };
-            Some(format!("{how} {first}{more}"))
-        };
-        let named = reason("named in", words.count, words.places.first());
-        let first = computed.first().map(|found| &found.place);
-        let looked_up = reason("may be looked up by name in", computed.len(), first);
-        named.into_iter().chain(looked_up).collect()
+        let named = words
+            .places
+            .first()
+            .map(|first| reason_of("named in", &first.clone().whole_line().to_string(), words.count));
+        let computed = computed.into_iter().map(|found| found.place.clone().whole_line());
+        named.into_iter().chain(reason("may be looked up by name in", computed.collect(), "")).collect()
     }
 }
 
@@ -648,15 +668,16 @@ fn is_structure_used(context: &QueryContext<'_>, use_lines: &UseLines<'_>, known
     made.any(|other| use_lines.lines(&other).iter().any(|line| is_live(line) && !known.has(&line.place)))
 }
 
-/// Finds the first line outside the definition with a string that names the definition, and the
-/// first line that names it in a Lisp file that is not loaded. System definitions are ignored.
+/// Finds the lines of Lisp text outside the definition that have its name: in a string, in a file
+/// that is not loaded, or elsewhere, such as in a comment or a system definition.
 fn textual(
     context: &QueryContext<'_>,
     text: &TextIndex,
     known: &DefinitionInFile,
-) -> Result<(Option<Location>, Option<Location>), Error> {
+) -> Result<[Vec<Location>; 3], Error> {
+    let mut lines = <[Vec<Location>; 3]>::default();
     let pattern = Pattern::new(&known.definition.name.to_lowercase());
-    let (Some(pattern), Ok(globs)) = (pattern, Globs::new(&[], &[])) else { return Ok((None, None)) };
+    let (Some(pattern), Ok(globs)) = (pattern, Globs::new(&[], &[])) else { return Ok(lines) };
     let search = TextSearch {
         pattern,
         kind: None,
@@ -667,23 +688,23 @@ fn textual(
         bound: 100_000,
     };
     let Ok(found) = text.search(&search, &steelbank_text::IndexControl::none()) else {
-        return Ok((None, None));
+        return Ok(lines);
     };
-    let (mut string, mut unloaded) = (None, None);
     for each in found.references {
         let path = text.root().join(&each.path);
         let line = Location::new(context.project.shown(&path)).at(each.place).whole_line();
         let loaded = context.project.loaded_date(&path).is_some();
-        match each.role {
-            Some(TextRole::String) if !known.has(&line) => string = string.or(Some(line)),
-            Some(TextRole::Comment) | None => (),
-            _ if !loaded && !defines_systems(&path) => {
-                unloaded = unloaded.or(Some(line));
-            }
-            _ => (),
+        let kind = match each.role {
+            Some(TextRole::String) => 0,
+            Some(TextRole::Comment) | None => 2,
+            _ if !loaded && !defines_systems(&path) => 1,
+            _ => 2,
+        };
+        if !known.has(&line) {
+            lines[kind].push(line);
         }
     }
-    Ok((string, unloaded))
+    Ok(lines)
 }
 
 impl From<OutlineError> for Error {

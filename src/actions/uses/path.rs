@@ -3,7 +3,7 @@
 //!
 //! The search goes backwards from the end through the users of each definition. It always continues
 //! from the definition with the fewest guesses on the way to the end. If there are several, it
-//! continues from the one with the fewest steps.
+//! prefers the fewest steps through tests, then the fewest steps.
 
 pub(crate) mod tool;
 
@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use steelbank_reader::{Datum, Token};
 use steelbank_text::DefinitionKind;
 use steelbank_xref::{Index, Kind, SymbolName};
 
@@ -22,6 +23,7 @@ use crate::answer::package_owner::PackageOwner;
 use crate::answer::{LispName, Location};
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext, Question};
+use crate::source::tap::operators::operator;
 use crate::source::tap::sidecar::Name;
 
 /// A request for a path from one definition to another.
@@ -52,7 +54,8 @@ pub struct PathAnswer {
     pub from: LispName,
     /// The end.
     pub to: LispName,
-    /// The shortest path among those with the fewest guesses. Empty if no path was found.
+    /// The path with the fewest guesses. Among several, the one with the fewest steps through tests,
+    /// then the shortest. Empty if no path was found.
     pub steps: Vec<PathStep>,
     /// The number of definitions that were searched.
     pub looked_at: usize,
@@ -117,10 +120,19 @@ const MAX_DEFINITIONS: usize = 1_000;
 #[derive(Debug, Clone)]
 struct Reached {
     node: Node,
-    /// The number of guesses and the number of steps to the end.
-    cost: (usize, usize),
-    /// The next definition by index, the link, its place, and whether it is a guess.
-    next: Option<(usize, PathLink, Location, bool)>,
+    /// The numbers of guesses, of steps through tests, and of all steps to the end.
+    cost: (usize, usize, usize),
+    /// The next definition by index, and the step to it.
+    next: Option<(usize, Step)>,
+}
+
+/// A use of a definition, as a step to it.
+#[derive(Debug, Clone)]
+struct Step {
+    link: PathLink,
+    place: Location,
+    guess: bool,
+    in_test: bool,
 }
 
 impl Question for PathRequest {
@@ -157,8 +169,8 @@ impl Search<'_> {
     /// guesses.
     fn run(&self, from: &Target, end: Node, control: &Control, answer: &mut PathAnswer) -> Result<(), Error> {
         let mut places = BTreeMap::from([(end.name.clone(), 0)]);
-        let mut reached = vec![Reached { node: end, cost: (0, 0), next: None }];
-        let mut waiting = BinaryHeap::from([std::cmp::Reverse(((0, 0), 0))]);
+        let mut reached = vec![Reached { node: end, cost: (0, 0, 0), next: None }];
+        let mut waiting = BinaryHeap::from([std::cmp::Reverse(((0, 0, 0), 0))]);
         let mut done = BTreeSet::new();
         while let Some(std::cmp::Reverse((cost, at))) = waiting.pop() {
             control.check()?;
@@ -174,9 +186,9 @@ impl Search<'_> {
                 answer.truncated = true;
                 break;
             }
-            for (node, link, place, guess) in self.before(&reached[at].node, control)? {
-                let cost = (cost.0 + usize::from(guess), cost.1 + 1);
-                let next = Some((at, link, place, guess));
+            for (node, step) in self.before(&reached[at].node, control)? {
+                let cost = (cost.0 + usize::from(step.guess), cost.1 + usize::from(step.in_test), cost.2 + 1);
+                let next = Some((at, step));
                 let known = places.get(&node.name).copied();
                 let at = match known {
                     Some(known) if reached[known].cost <= cost => continue,
@@ -203,19 +215,21 @@ impl Search<'_> {
 
     /// Finds the definitions that lead to `node`: its users in the project, and the variables that
     /// may hold it.
-    fn before(&self, node: &Node, control: &Control) -> Result<Vec<(Node, PathLink, Location, bool)>, Error> {
+    fn before(&self, node: &Node, control: &Control) -> Result<Vec<(Node, Step)>, Error> {
         let name = node.target.as_ref().map(|target| target.symbol.name.clone()).unwrap_or_default();
         let mut found = Vec::new();
         for used in self.users.of_node(node, control)?.into_iter().filter(|used| used.in_project) {
             let is_call = UserFinder::is_call(&used, &name);
+            let step = |link, guess| {
+                let place = used.line.place.clone();
+                Step { link, place, guess, in_test: used.is_in_test() }
+            };
             if !is_call || used.user.target.is_none() {
-                let held = |holder: Node| (holder, PathLink::Holds, used.line.place.clone(), true);
-                found.extend(
-                    self.holders(&used).into_iter().filter(|holder| holder.name != node.name).map(held),
-                );
+                let holders = self.holders(&used).into_iter().filter(|holder| holder.name != node.name);
+                found.extend(holders.map(|holder| (holder, step(PathLink::Holds, true))));
             }
-            let link = PathLink::Use(used.line.use_type);
-            found.push((used.user, link, used.line.place, !is_call));
+            let step = step(PathLink::Use(used.line.use_type), !is_call);
+            found.push((used.user, step));
         }
         Ok(found)
     }
@@ -231,6 +245,7 @@ impl Search<'_> {
         };
         let Some(form) = used.line.form.map(|form| form as u32) else { return Vec::new() };
         let mut names: BTreeSet<SymbolName> = file.symbols_in(form).into_iter().cloned().collect();
+        names.retain(|name| !self.is_only_bound(&name.name, place).unwrap_or(false));
         if let Some(Name::Symbol(operator)) = file.form_operator(form) {
             names.extend(self.in_macro(operator));
         }
@@ -243,6 +258,29 @@ impl Search<'_> {
             is_variable.then(|| Node { name: index.symbol_text(symbol), target, is_toplevel: false })
         });
         variables.collect()
+    }
+
+    /// Whether the top-level form around a use binds the variable `name` wherever it has it, and
+    /// none of these bindings contains the use. Such a variable is in the form for another reason.
+    /// Quoted lists count as code. Returns `None` if the place has no column.
+    fn is_only_bound(&self, name: &str, place: &Location) -> Option<bool> {
+        let (used, file) = (place.range?.start, self.users.enclosing.text(&place.file)?);
+        let (bytes, text) = (&file.0, &file.1);
+        let tokens = &text.tokens()[text.toplevel_from(used)?.tokens()];
+        let is_bound = |token: &Token| {
+            let form = token.form?;
+            let binding = text.form(form)?;
+            let is_entry = text.head(binding).is_some_and(|head| head.span == token.span);
+            let list = if is_entry { binding.parent? } else { form };
+            let binder = text.form(list)?.parent?;
+            let word = text.head(text.form(binder)?)?.symbol(bytes).name;
+            let shape = &operator("COMMON-LISP", &word)?.shape;
+            let is_first = text.elements(binder).nth(1) == Some(Datum::Form(list));
+            Some(is_first && shape.binds_in_list() && !(is_entry && binding.span.contains(used)))
+        };
+        let mut found = tokens.iter().filter(|token| token.is_named(bytes, name)).peekable();
+        found.peek()?;
+        Some(found.all(|token| is_bound(token).unwrap_or(false)))
     }
 
     /// Lists the symbols in the definition of a macro of a user package.
@@ -276,12 +314,12 @@ fn steps(index: &Index, reached: &[Reached], from: usize) -> Vec<PathStep> {
     while let Some(found) = at.and_then(|at| reached.get(at)) {
         let name = found.node.name(index);
         steps.push(match &found.next {
-            Some((_, link, place, guess)) => {
+            Some((_, Step { link, place, guess, .. })) => {
                 PathStep { name, place: Some(place.clone()), does: Some(*link), guess: *guess }
             }
             None => PathStep { name, place: None, does: None, guess: false },
         });
-        at = found.next.as_ref().map(|(next, ..)| *next);
+        at = found.next.as_ref().map(|(next, _)| *next);
     }
     steps
 }

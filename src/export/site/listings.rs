@@ -340,7 +340,7 @@ impl Site<'_> {
         let mut page = Html::page(&self.name, "Unused", Here::Root);
         page.add(
             "<main><h1>Unused definitions</h1><p class=about>Definitions that no other definition of the project uses; uses in \
-             tests do not count. Nothing names those in the first list. The second list shows how the others may be reached.",
+             tests do not count. Nothing is known to reach those in the first list. The second list shows how the others may be reached.",
         );
         let (sure, perhaps): (Vec<_>, Vec<_>) =
             self.unused.definitions.iter().partition(|found| found.reached_by.is_empty());
@@ -354,7 +354,15 @@ impl Site<'_> {
                     found.kind.name(),
                     Text(&found.place.file),
                     found.place.line.unwrap_or(1),
-                    Text(&found.reached_by.join("; "))
+                    Text(
+                        &found
+                            .reached_by
+                            .iter()
+                            .chain(&found.also_in)
+                            .cloned()
+                            .collect::<Vec<_>>()
+                            .join("; ")
+                    )
                 ));
             }
             page.add("</table></section>");

@@ -194,6 +194,7 @@ pub(super) fn unused(
                 exported: true,
                 uses: None,
                 reached_by: vec![format!("exported from {}", symbol.name.package)],
+                also_in: None,
             });
         } else {
             let place = (file.shown.clone(), definition.place.line);

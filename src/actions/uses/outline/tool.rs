@@ -38,9 +38,8 @@ struct Arguments {
 
 impl Sequence for OutlineAnswer {
     fn lists(&mut self, part: &mut Part) {
-        // Unloaded files come first, as they limit the answer.
-        part.keep(&mut self.not_loaded);
         part.keep(&mut self.definitions);
+        part.keep(&mut self.not_loaded);
     }
 }
 
@@ -129,17 +128,17 @@ fn text(answer: &OutlineAnswer, total: usize, rest: &str) -> String {
         if let Some(line) = &each.text {
             let _ = write!(text, "\n    {line}");
         }
-        for reason in &each.reached_by {
+        for reason in each.reached_by.iter().chain(&each.also_in) {
             let _ = write!(text, "\n    {reason}");
         }
     }
     text.push_str(rest);
-    if !answer.not_loaded.is_empty() {
-        let _ = write!(
-            text,
-            "\n\nNot loaded or stale, so their uses are not counted: {}.",
-            answer.not_loaded.join(", ")
-        );
+    if answer.not_loaded_count > 0 {
+        let files = match answer.not_loaded.len() == answer.not_loaded_count {
+            true => answer.not_loaded.join(", "),
+            false => counted(answer.not_loaded_count, "file", "files") + ", listed after the definitions",
+        };
+        let _ = write!(text, "\n\nNot loaded or stale, so their uses are not counted: {files}.");
     }
     text
 }
