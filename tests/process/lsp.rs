@@ -455,13 +455,8 @@ fn broken_clients_get_errors() {
     }
     at["position"] = json!({ "line": 4_000_000_000u32, "character": 4_294_967_295u32 });
     assert!(editor.ask("textDocument/definition", at).is_null(), "past the end");
-    // Edits of old versions or closed documents, and with reversed ranges, have no effect.
-    editor.change("cart.lisp", -5, "(nothing)");
+    // Edits of closed documents have no effect.
     editor.change("shop.lisp", 2, "(nothing)");
-    let backwards =
-        json!({ "range": { "start": { "line": 2, "character": 0 }, "end": somewhere }, "text": "" });
-    let document = json!({ "uri": editor.uri("cart.lisp"), "version": 3 });
-    editor.tell("textDocument/didChange", json!({ "textDocument": document, "contentChanges": [backwards] }));
     let at = editor.at("cart.lisp", CART, "price", 0);
     assert_eq!(editor.ask("textDocument/definition", at), good);
     // Malformed messages are reported and skipped.
@@ -501,6 +496,83 @@ fn broken_clients_get_errors() {
     let command = json!({ "command": "steelbank.evaluate", "arguments": [{ "code": "(+ 1 2)" }] });
     assert_eq!(editor.error("workspace/executeCommand", command), -32803);
     assert_eq!(editor.leave(), 0);
+}
+
+#[test]
+fn unapplied_changes_put_documents_out_of_sync() {
+    let mut editor = Editor::start(PositionEncoding::Utf16);
+    let uri = editor.uri("cart.lisp");
+    let text = format!("{CART};; 𝒳 price\n");
+    let last = text.lines().count() - 1;
+    let at = editor.at("cart.lisp", &text, "price", 0);
+    let place = |line: usize, character: usize| json!({ "line": line, "character": character });
+    let changed = |version: i64, changes: Value| {
+        json!({ "jsonrpc": "2.0", "method": "textDocument/didChange",
+            "params": { "textDocument": { "uri": uri, "version": version }, "contentChanges": changes } })
+    };
+    let edit = |start: Value, end: Value| json!([{ "range": { "start": start, "end": end }, "text": "" }]);
+    // Escaped, because half a surrogate pair is not a valid string.
+    let half = changed(2, json!([{ "text": "half" }])).to_string().replace("half", "\\ud83d (a)");
+    let wrong = [
+        half,
+        changed(-5, json!([{ "text": "(nothing)" }])).to_string(),
+        changed(2, edit(place(2, 0), place(0, 0))).to_string(),
+        changed(2, edit(place(last, 4), place(last, 5))).to_string(),
+        changed(2, json!([{ "range": {}, "text": "" }])).to_string(),
+        changed(2, json!([{}])).to_string(),
+        changed(2, json!(null)).to_string(),
+    ];
+    for (number, wrong) in wrong.iter().enumerate() {
+        editor.open("cart.lisp", &text);
+        let good = editor.ask("textDocument/definition", at.clone());
+        assert!(good.is_array(), "{good}");
+        editor.told.clear();
+        editor.send_bytes(format!("Content-Length: {}\r\n\r\n{wrong}", wrong.len()).as_bytes());
+        assert_eq!(editor.error("textDocument/definition", at.clone()), -32803, "{wrong}");
+        let is_shown = |message: &Value| {
+            let shown = message["params"]["message"].as_str().unwrap_or_default();
+            message["method"] == "window/showMessage" && shown.contains("cart.lisp is out of sync")
+        };
+        assert_eq!(editor.told.iter().filter(|message| is_shown(message)).count(), 1, "{wrong}");
+        let is_parse_error = |message: &Value| message["id"].is_null() && message["error"]["code"] == -32700;
+        assert_eq!(editor.told.iter().any(is_parse_error), number == 0, "{wrong}");
+        // An edit of a range does not restore the document. Its whole text does.
+        editor.send(&changed(3, edit(place(0, 0), place(0, 0))));
+        assert_eq!(editor.error("textDocument/documentSymbol", at.clone()), -32803);
+        editor.change("cart.lisp", 3, &text);
+        assert_eq!(editor.ask("textDocument/definition", at.clone()), good);
+    }
+    // A request whose id is neither a string nor an integer gets an error without an id.
+    for id in [json!(1.5), json!(null), json!({}), json!([1]), json!(true), json!(1_i64 << 40)] {
+        editor.told.clear();
+        editor
+            .send(&json!({ "jsonrpc": "2.0", "id": id, "method": "textDocument/definition", "params": at }));
+        editor.ask("textDocument/definition", at.clone());
+        let is_refusal = |message: &Value| message["id"].is_null() && message["error"]["code"] == -32600;
+        assert!(editor.told.iter().any(is_refusal), "{id}");
+    }
+    assert_eq!(editor.leave(), 0);
+}
+
+#[test]
+fn reading_continues_while_requests_wait() {
+    let mut editor = Editor::start(PositionEncoding::Utf16);
+    fs::write(editor.root.join("sleeping.lisp"), "(sleep 1000)").unwrap();
+    let slow = json!({ "command": "steelbank.loadFile", "arguments": [{ "path": "sleeping.lisp" }] });
+    let ids: Vec<i64> = (0..40).map(|_| editor.begin("workspace/executeCommand", slow.clone())).collect();
+    // The last request waits for a thread. Its cancellation is answered, and so is a later one's.
+    for id in [ids[39], ids[0], ids[25]] {
+        editor.tell("$/cancelRequest", json!({ "id": id }));
+        assert_eq!(editor.response(id)["error"]["code"], -32800);
+    }
+    editor.open("cart.lisp", CART);
+    // The process ends, although most requests have no answer.
+    assert_eq!(editor.leave(), 0);
+    let mut editor = Editor::start(PositionEncoding::Utf16);
+    fs::write(editor.root.join("sleeping.lisp"), "(sleep 1000)").unwrap();
+    (0..40).for_each(|_| drop(editor.begin("workspace/executeCommand", slow.clone())));
+    editor.input.take();
+    assert_eq!(editor.child.wait().unwrap().code(), Some(1), "the stream ended without `exit`");
 }
 
 #[test]

@@ -31,6 +31,49 @@ pub struct LineColumn {
 #[derive(Debug, Clone)]
 pub struct LineIndex {
     starts: Vec<u32>,
+    /// One mark for every [`STEP`] bytes, so that a conversion reads at most a few steps of a long
+    /// line. Empty if no line is long.
+    marks: Vec<ColumnMark>,
+}
+
+/// The distance between marks, in bytes.
+const STEP: usize = 256;
+
+/// The units before an offset that is not inside a character.
+#[derive(Debug, Clone, Copy)]
+struct ColumnMark {
+    offset: u32,
+    characters: u32,
+    utf16: u32,
+}
+
+impl ColumnMark {
+    /// Returns the number of units of `encoding` before the mark.
+    fn units(&self, encoding: PositionEncoding) -> usize {
+        let units = match encoding {
+            PositionEncoding::Utf8 => self.offset,
+            PositionEncoding::Utf16 => self.utf16,
+            PositionEncoding::Characters => self.characters,
+        };
+        units as usize
+    }
+}
+
+/// Creates the marks of `text`.
+fn column_marks(text: &[u8]) -> Vec<ColumnMark> {
+    let (mut marks, mut at, mut characters, mut utf16) = (Vec::new(), 0, 0, 0);
+    while at < text.len() {
+        marks.push(ColumnMark { offset: at as u32, characters, utf16 });
+        let mut end = (marks.len() * STEP).min(text.len());
+        // A character has at most three bytes after its first. Any later ones are invalid.
+        for _ in 0..3 {
+            end += usize::from(text.get(end).is_some_and(|byte| byte & 0xc0 == 0x80));
+        }
+        characters += PositionEncoding::Characters.count(&text[at..end]) as u32;
+        utf16 += PositionEncoding::Utf16.count(&text[at..end]) as u32;
+        at = end;
+    }
+    marks
 }
 
 impl LineIndex {
@@ -38,13 +81,17 @@ impl LineIndex {
     pub fn new(text: &[u8]) -> Self {
         let mut starts = vec![0];
         starts.extend(memchr::memchr_iter(b'\n', text).map(|at| at as u32 + 1));
-        LineIndex { starts }
+        let ends = starts.iter().skip(1).copied().chain([text.len() as u32]);
+        let has_long_line = starts.iter().zip(ends).any(|(start, end)| (end - start) as usize > STEP);
+        let marks = if has_long_line { column_marks(text) } else { Vec::new() };
+        LineIndex { starts, marks }
     }
 
     /// Creates the index of a text from the ascending offsets of its line feeds.
     pub fn of_newlines(newlines: &[u32]) -> Self {
         LineIndex {
             starts: std::iter::once(0).chain(newlines.iter().map(|at| at.saturating_add(1))).collect(),
+            marks: Vec::new(),
         }
     }
 
@@ -63,8 +110,24 @@ impl LineIndex {
         let line = self.line(offset);
         let start = self.start(line) as usize;
         let end = (offset as usize).min(text.len());
-        let before = text.get(start..end).unwrap_or_default();
-        LineColumn { line, column: encoding.count(before) as u32 + 1 }
+        let from = self.marks.partition_point(|mark| mark.offset as usize <= end);
+        let (from, units) = match self.marks[..from].last().filter(|mark| mark.offset as usize > start) {
+            Some(mark) => {
+                (mark.offset as usize, mark.units(encoding) - self.units_before(text, start, encoding))
+            }
+            None => (start, 0),
+        };
+        let between = text.get(from..end).unwrap_or_default();
+        LineColumn { line, column: (units + encoding.count(between)) as u32 + 1 }
+    }
+
+    /// Returns the number of units before the line start at `start`. Needs marks.
+    fn units_before(&self, text: &[u8], start: usize, encoding: PositionEncoding) -> usize {
+        let before = self.marks.partition_point(|mark| mark.offset as usize <= start);
+        self.marks[..before].last().map_or(0, |mark| {
+            let between = text.get(mark.offset as usize..start).unwrap_or_default();
+            mark.units(encoding) + encoding.count(between)
+        })
     }
 
     /// Returns the offset of `position`, with its column in units of `encoding`. A column past the
@@ -73,8 +136,21 @@ impl LineIndex {
         if position.line == 0 || position.line as usize > self.starts.len() {
             return None;
         }
-        let skipped = encoding.skip(self.bytes(text, position.line), position.column.max(1) as usize - 1);
-        Some(self.start(position.line) + skipped as u32)
+        let (line, start) = (self.bytes(text, position.line), self.start(position.line) as usize);
+        let mut units = position.column.max(1) as usize - 1;
+        let mut from = 0;
+        if units > STEP && !self.marks.is_empty() {
+            let before = self.units_before(text, start, encoding);
+            let end = start + line.len();
+            let is_before =
+                |mark: &ColumnMark| mark.offset as usize <= end && mark.units(encoding) <= before + units;
+            let marks = &self.marks[..self.marks.partition_point(is_before)];
+            if let Some(mark) = marks.last().filter(|mark| mark.offset as usize > start) {
+                from = mark.offset as usize - start;
+                units -= mark.units(encoding) - before;
+            }
+        }
+        Some((start + from + encoding.skip(&line[from..], units)) as u32)
     }
 
     /// Returns the offset of the start of `line`. For a line past the end, returns the start of the
@@ -295,7 +371,50 @@ mod tests {
         assert_eq!(LineIndex::of_newlines(&[1, 12]).line(y), 2);
     }
 
+    #[test]
+    fn conversions_read_few_bytes_of_long_lines() {
+        let text = "(é 𝒳 y)".repeat(40_000).into_bytes();
+        let lines = LineIndex::new(&text);
+        for encoding in [PositionEncoding::Utf8, PositionEncoding::Utf16, PositionEncoding::Characters] {
+            for at in (0..text.len()).step_by(9973) {
+                // A conversion that reads the bytes outside of this window would count newlines
+                // and invalid bytes.
+                let window = at.saturating_sub(STEP + 3)..(at + STEP + 3).min(text.len());
+                let mut other = vec![0xff; text.len()];
+                other[window.clone()].copy_from_slice(&text[window]);
+                let position = lines.position_in(&text, at as u32, encoding);
+                assert_eq!(lines.position_in(&other, at as u32, encoding), position);
+                assert_eq!(lines.offset(&other, position, encoding), lines.offset(&text, position, encoding));
+            }
+        }
+    }
+
     proptest::proptest! {
+        #[test]
+        fn long_lines_have_exact_columns(
+            parts in proptest::collection::vec(("[a é𝒳\n\r]{0,90}", "[\u{80}-\u{bf}]?"), 0..40),
+            cut in 0usize..4,
+        ) {
+            // Second bytes of characters alone are invalid, also in a row and next to marks.
+            let bytes: Vec<u8> = parts
+                .iter()
+                .flat_map(|(valid, invalid)| [valid.as_bytes(), invalid.as_bytes().get(1..).unwrap_or_default()])
+                .flatten()
+                .copied()
+                .skip(cut)
+                .collect();
+            let lines = LineIndex::new(&bytes);
+            let plain = LineIndex { marks: Vec::new(), ..lines.clone() };
+            for encoding in [PositionEncoding::Utf8, PositionEncoding::Utf16, PositionEncoding::Characters] {
+                for at in 0..=bytes.len() as u32 + 1 {
+                    let position = lines.position_in(&bytes, at, encoding);
+                    proptest::prop_assert_eq!(position, plain.position_in(&bytes, at, encoding));
+                    let there = lines.offset(&bytes, position, encoding);
+                    proptest::prop_assert_eq!(there, plain.offset(&bytes, position, encoding));
+                }
+            }
+        }
+
         #[test]
         fn character_starts_convert_back(text in "[a\n\r é𝒳]{0,40}") {
             let (bytes, lines) = (text.as_bytes(), LineIndex::new(text.as_bytes()));

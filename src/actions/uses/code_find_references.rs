@@ -175,6 +175,7 @@ fn search<'a>(
         origins: Origins::new(project, now),
         enclosing: Enclosing::new(context),
         lines: BTreeMap::new(),
+        named_lines: BTreeMap::new(),
     };
     for (path, state) in project.sidecar_gaps() {
         if wanted(&path) && state != SidecarState::Missing {
@@ -381,6 +382,8 @@ struct UseSearch<'a> {
     enclosing: Enclosing<'a>,
     /// Keyed by path and line, or by path and caller if the line is not known.
     lines: BTreeMap<(String, Option<u32>, Option<String>), UsesOnLine>,
+    /// Whether a line of the file that is being searched contains the name.
+    named_lines: BTreeMap<u32, bool>,
 }
 
 impl UseSearch<'_> {
@@ -442,6 +445,7 @@ impl UseSearch<'_> {
 
     fn text(&mut self, text: TextToPlace) {
         let TextToPlace { shown, file, records, occurrences } = text;
+        self.named_lines.clear();
         let mut claimed = BTreeSet::new();
         for placed in self.uses.place(&file, &occurrences, records) {
             self.placed(&shown, &file, &placed, &mut claimed);
@@ -574,9 +578,14 @@ impl UseSearch<'_> {
     }
 
     /// Whether the name is at `range`, or, in a file that has changed, on the same line.
-    fn is_at(&self, file: &PositionedFile, range: Range) -> bool {
-        let still = || Some(file.has_name_on(self.uses.sought(), file.position(range.start)?.line));
-        file.is_fresh() || still() == Some(true)
+    fn is_at(&mut self, file: &PositionedFile, range: Range) -> bool {
+        if file.is_fresh() {
+            return true;
+        }
+        let Some(at) = file.position(range.start) else { return false };
+        // A line can have all uses of the file, so read each line once.
+        let sought = self.uses.sought();
+        *self.named_lines.entry(at.line).or_insert_with(|| file.has_name_on(sought, at.line))
     }
 
     /// Adds a use without a line. `stale`: the file has changed since it was
@@ -661,12 +670,11 @@ impl UsesOnLine {
     /// Lists the places of the uses with this evidence, one for each column. Columns that also have
     /// a use with stronger evidence are omitted.
     fn tokens(&self, evidence: Evidence) -> Vec<Location> {
-        let surer = |at: &Location| {
-            self.found.iter().any(|found| found.evidence < evidence && found.place.column == at.column)
-        };
+        let surer = self.found.iter().take_while(|found| found.evidence < evidence);
+        let surer: BTreeSet<_> = surer.map(|found| found.place.column).collect();
         let found = self.found.iter().filter(|found| found.evidence == evidence).map(|found| &found.place);
         let mut places: Vec<Location> =
-            found.filter(|place| place.column.is_some() && !surer(place)).cloned().collect();
+            found.filter(|place| place.column.is_some() && !surer.contains(&place.column)).cloned().collect();
         places.dedup_by_key(|place| place.column);
         places
     }

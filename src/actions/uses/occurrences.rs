@@ -217,7 +217,8 @@ impl Question for OccurrencesRequest {
             true => &elsewhere,
             false => &|_| SymbolNamespaces { shadowed: true, ..SymbolNamespaces::default() },
         };
-        let occurrences = occurrences_in(index, &file, records, elsewhere);
+        let occurrences = occurrences_in(index, &file, records, elsewhere, control);
+        control.check()?;
         Ok(OccurrencesAnswer::of(project.shown(&path), &file, occurrences, Vec::new()))
     }
 }
@@ -270,7 +271,8 @@ impl<'a> ProjectOccurrences<'a> {
         let records = date.map(|date| recorded(index, path, date)).unwrap_or_default();
         let mut generated = BTreeSet::new();
         let elsewhere = |uses: &SymbolUses<'_>| self.known.get(&uses.symbol()).copied().unwrap_or_default();
-        let occurrences = list_occurrences(index, &file, records, &elsewhere, Some(&mut generated));
+        let occurrences =
+            list_occurrences(index, &file, records, &elsewhere, Some(&mut generated), &Control::default());
         let generated = generated
             .into_iter()
             .filter(|generated| !PackageOwner::of(&generated.symbol.package).is_locked())
@@ -291,15 +293,17 @@ fn recorded(index: &Index, path: &Path, date: u64) -> HashMap<SymbolName, Vec<Re
     records
 }
 
-/// Lists the symbols in `file`. `records`: the compiler's records for this file, by symbol.
-/// `elsewhere`: returns the namespaces that a symbol is defined or used in by other files.
+/// Lists the symbols in `file`, incompletely if the question is cancelled. `records`: the compiler's
+/// records for this file, by symbol. `elsewhere`: returns the namespaces that a symbol is defined or
+/// used in by other files.
 pub(crate) fn occurrences_in(
     index: &Index,
     file: &PositionedFile,
     records: HashMap<SymbolName, Vec<RecordedUse>>,
     elsewhere: &dyn Fn(&SymbolUses<'_>) -> SymbolNamespaces,
+    control: &Control,
 ) -> Vec<FileOccurrence> {
-    list_occurrences(index, file, records, elsewhere, None)
+    list_occurrences(index, file, records, elsewhere, None, control)
 }
 
 /// Works as [`occurrences_in`]. Adds the uses that macros generate to `generated` if it is `Some`.
@@ -309,10 +313,11 @@ fn list_occurrences(
     mut records: HashMap<SymbolName, Vec<RecordedUse>>,
     elsewhere: &dyn Fn(&SymbolUses<'_>) -> SymbolNamespaces,
     mut generated: Option<&mut BTreeSet<GeneratedUse>>,
+    control: &Control,
 ) -> Vec<FileOccurrence> {
     let mut seen: HashSet<Symbol> = HashSet::new();
     let mut found = Vec::new();
-    for (package, name) in file.symbols() {
+    for (package, name) in control.until_cancelled(file.symbols()) {
         let Some((symbol, _)) = index.symbol_named(package, name) else {
             // The symbol no longer exists in the image; only the text has it.
             let target = SymbolName::new(package, name);
@@ -367,7 +372,7 @@ fn of_symbol(
     there.iter().for_each(|found| facts.add(found));
     // The first exact record for each range.
     let mut claimed: BTreeMap<Range, (Evidence, UseType)> = BTreeMap::new();
-    let mut approximate = Vec::new();
+    let mut approximate = BTreeMap::new();
     for PlacedUse { recorded, placements } in uses.place(file, &there, records) {
         for placement in placements.into_iter().filter(|_| !is_of_another(file, &recorded)) {
             match placement.evidence {
@@ -375,7 +380,9 @@ fn of_symbol(
                     let claim = (Evidence::Exact, use_type(recorded.kind));
                     claimed.entry(placement.range).or_insert(claim);
                 }
-                Evidence::Approximate => approximate.push((placement.range, use_type(recorded.kind))),
+                Evidence::Approximate => {
+                    approximate.entry(placement.range).or_insert(use_type(recorded.kind));
+                }
                 Evidence::Via => {
                     generated
                         .iter_mut()
@@ -401,8 +408,7 @@ fn of_symbol(
                     facts.or(other)
                 }),
             };
-            let maybe = approximate.iter().find(|(range, _)| *range == found.range);
-            let maybe = maybe.map(|&(_, use_type)| (Evidence::Approximate, use_type));
+            let maybe = approximate.get(&found.range).map(|&use_type| (Evidence::Approximate, use_type));
             let clear = classify_occurrence(found, facts).is_some_and(|(_, sure)| sure && file.is_fresh());
             classified(found, uses.sought(), facts, maybe.filter(|_| !clear))
         })

@@ -58,7 +58,8 @@ impl OpenTextAnswer {
 
     /// Whether `offset` is in a form that differs from the loaded text.
     pub fn is_changed(&self, offset: u32) -> bool {
-        self.changed.iter().any(|form| form.contains(offset))
+        let after = self.changed.partition_point(|form| form.start <= offset);
+        self.changed[..after].last().is_some_and(|form| form.contains(offset))
     }
 }
 
@@ -87,8 +88,10 @@ impl Question for OpenTextRequest {
             })
         };
         let loaded = self.loaded.iter().filter(|loaded| loaded.fresh);
-        let mut occurrences: Vec<FileOccurrence> =
-            loaded.flat_map(|loaded| loaded.occurrences.iter().filter_map(shift)).collect();
+        let mut occurrences: Vec<FileOccurrence> = loaded
+            .flat_map(|loaded| control.until_cancelled(&loaded.occurrences).filter_map(shift))
+            .collect();
+        control.check()?;
         let changed: HashMap<usize, Range> = map.changed().collect();
         if !changed.is_empty() {
             let resolve = |token: &Token, package: Option<&str>| resolve(index, &self.text, token, package);
@@ -96,17 +99,19 @@ impl Question for OpenTextRequest {
             let file = PositionedFile::new(self.path.clone(), self.text.as_bytes(), Some(sidecar), true);
             let elsewhere =
                 |_: &SymbolUses<'_>| SymbolNamespaces { shadowed: true, ..SymbolNamespaces::default() };
-            let read = occurrences_in(index, &file, HashMap::new(), &elsewhere);
+            let read = occurrences_in(index, &file, HashMap::new(), &elsewhere, control);
             occurrences.extend(
                 read.into_iter().map(|found| FileOccurrence { evidence: Evidence::Approximate, ..found }),
             );
         }
         occurrences.sort_by_key(|found| found.range);
-        let skipped = skipped_symbols(index, &self.text, &open, &occurrences);
+        control.check()?;
+        let skipped = skipped_symbols(index, &self.text, &open, &occurrences, control);
         occurrences.extend(skipped);
         occurrences.sort_by_key(|found| found.range);
         let mut changed: Vec<Range> = changed.into_values().collect();
         changed.sort();
+        control.check()?;
         Ok(OpenTextAnswer { occurrences, changed, map })
     }
 }
@@ -118,11 +123,13 @@ fn skipped_symbols(
     text: &str,
     read: &LispText,
     seen: &[FileOccurrence],
+    control: &Control,
 ) -> Vec<FileOccurrence> {
     let mut skipped = Vec::new();
     let mut forms = read.toplevel().iter().enumerate().peekable();
     let last = read.toplevel().iter().enumerate().next_back();
-    for token in read.tokens().iter().filter(|token| token.kind == TokenKind::Symbol) {
+    let symbols = read.tokens().iter().filter(|token| token.kind == TokenKind::Symbol);
+    for token in control.until_cancelled(symbols) {
         let before = seen.partition_point(|found| found.range.start <= token.span.start);
         if seen[..before].last().is_some_and(|found| token.span.start < found.range.end) {
             continue;

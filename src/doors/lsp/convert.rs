@@ -26,6 +26,10 @@ impl RequestRefusal {
     /// The error code of a cancelled request.
     pub(super) const CANCELLED: i32 = -32800;
 
+    pub(super) fn cancelled() -> Self {
+        Self { code: Self::CANCELLED, message: "The request was cancelled.".into() }
+    }
+
     pub(super) fn params(message: impl Into<String>) -> Self {
         Self { code: -32602, message: message.into() }
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use steelbank_reader::lines::{LineIndex, PositionEncoding};
 use steelbank_reader::{Dialect, Features, LispText, Range};
@@ -23,6 +24,24 @@ fn is_too_large(text: &str) -> bool {
 /// Returns the text to analyse, which is empty if `text` is too large.
 fn analysed_text(text: &Arc<str>) -> Arc<str> {
     if is_too_large(text) { Arc::from("") } else { Arc::clone(text) }
+}
+
+/// An open document whose text is unknown, because a change could not be applied.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct OutOfSync {
+    pub(super) uri: String,
+    /// The reason, as the end of a sentence.
+    pub(super) why: String,
+}
+
+impl OutOfSync {
+    /// Returns the error for requests about the document.
+    pub(super) fn refusal(&self) -> RequestRefusal {
+        let OutOfSync { uri, why } = self;
+        RequestRefusal::failed(format!(
+            "{uri} is out of sync: {why}. Close and reopen it to send its whole text."
+        ))
+    }
 }
 
 /// One version of a document.
@@ -68,8 +87,10 @@ impl OpenDocument {
         changes: &[Value],
         encoding: PositionEncoding,
     ) -> Result<Self, RequestRefusal> {
+        // Changes before the last whole text have no effect.
+        let whole = changes.iter().rposition(|change| change["range"].is_null()).unwrap_or(0);
         let mut text = self.text.to_string();
-        for change in changes {
+        for change in &changes[whole.min(changes.len())..] {
             let new =
                 change["text"].as_str().ok_or_else(|| RequestRefusal::params("a change has no text"))?;
             if change["range"].is_null() {
@@ -78,6 +99,15 @@ impl OpenDocument {
             }
             let lines = LineIndex::new(text.as_bytes());
             let range = convert::range_from(&change["range"], &text, &lines, encoding)?;
+            for (position, offset) in [("start", range.start), ("end", range.end)] {
+                let column = lines.position_in(text.as_bytes(), offset, encoding).column;
+                let given = change["range"][position]["character"].as_u64();
+                if given.is_some_and(|given| given + 1 < u64::from(column)) {
+                    return Err(RequestRefusal::params(format!(
+                        "the {position} of a range is inside a character"
+                    )));
+                }
+            }
             text.replace_range(range.indices(), new);
         }
         Ok(Self::new(self.uri.clone(), self.path.clone(), version, text.into()))

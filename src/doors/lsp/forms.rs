@@ -17,9 +17,9 @@ use crate::engine::control::Control;
 impl Server {
     /// Returns a lens for each definition except packages, methods and systems. `resolve_lens`
     /// computes the text of a lens.
-    pub(super) fn lenses(&self, params: &Value) -> Answered {
+    pub(super) fn lenses(&self, params: &Value, control: &Control) -> Answered {
         let document = self.document_of(params)?;
-        let counted = definitions(&document.analysed_text()).into_iter().filter(|known| {
+        let counted = control.until_cancelled(definitions(&document.analysed_text())).filter(|known| {
             !matches!(known.kind, DefinitionKind::Package | DefinitionKind::Method | DefinitionKind::System)
         });
         let lenses = counted.map(|known| {
@@ -36,7 +36,7 @@ impl Server {
         let position = &params["data"]["position"];
         let at = json!({ "textDocument": { "uri": uri }, "position": position });
         let uses = match self.occurrence(&at, control)? {
-            Some(found) => self.locations(self.used(&found.symbol, control)?),
+            Some(found) => self.locations(self.used(&found.symbol, control)?, control),
             None => Vec::new(),
         };
         let title = if uses.is_empty() { "no uses".to_owned() } else { counted(uses.len(), "use", "uses") };

@@ -25,9 +25,13 @@ const FUNCTION: u32 = 12;
 
 impl Server {
     /// Returns a hierarchy item for a symbol defined at `place`, with the protocol's `kind`.
-    fn item(&self, symbol: &SymbolName, kind: u32, place: &Place) -> Option<Value> {
-        let location = self.locations(vec![place.clone()]).pop()?;
-        Some(json!({
+    fn item(&self, symbol: &SymbolName, kind: u32, place: &Place, control: &Control) -> Option<Value> {
+        let location = self.locations(vec![place.clone()], control).pop()?;
+        Some(Self::item_at(symbol, kind, &location))
+    }
+
+    fn item_at(symbol: &SymbolName, kind: u32, location: &Value) -> Value {
+        json!({
             "name": symbol.name.to_lowercase(),
             "detail": symbol.package,
             "kind": kind,
@@ -35,14 +39,14 @@ impl Server {
             "range": location["range"],
             "selectionRange": location["range"],
             "data": symbol,
-        }))
+        })
     }
 
     pub(super) fn prepare_calls(&self, params: &Value, control: &Control) -> Answered {
         let found = self.occurrence(params, control)?.filter(|found| found.binding.is_none());
         let Some(found) = found else { return Ok(Value::Null) };
         let places = self.defined(&found.symbol, false, control)?;
-        Ok(places.iter().filter_map(|place| self.item(&found.symbol, FUNCTION, place)).collect())
+        Ok(places.iter().filter_map(|place| self.item(&found.symbol, FUNCTION, place, control)).collect())
     }
 
     fn item_of(params: &Value) -> Result<SymbolName, RequestRefusal> {
@@ -61,22 +65,22 @@ impl Server {
             let Some(file) = self.file_text(&path) else { continue };
             let mut callers: BTreeMap<usize, Vec<Range>> = BTreeMap::new();
             let all = definitions(&file.text);
-            for range in ranges {
+            for range in control.until_cancelled(ranges) {
                 // Find the innermost definition around the use.
-                let around = all.iter().rposition(|known| known.form.encloses(range));
+                let around = all.partition_point(|known| known.form.start <= range.start).checked_sub(1);
+                let around = around.filter(|around| all[*around].form.encloses(range));
                 let around = around.filter(|around| all[*around].kind != DefinitionKind::Package);
                 around.into_iter().for_each(|around| callers.entry(around).or_default().push(range));
             }
-            for (caller, ranges) in callers {
+            let range_of = |range| convert::range(range, &file.text, &file.lines, self.encoding());
+            for (caller, ranges) in control.until_cancelled(callers) {
                 let known = &all[caller];
-                let place = Place { path: path.clone(), range: known.name };
                 let home = known.package.as_deref().unwrap_or("COMMON-LISP-USER");
                 let symbol = SymbolName::new(home, &*known.spelt);
-                let Some(item) = self.item(&symbol, FUNCTION, &place) else { continue };
-                let from = ranges
-                    .into_iter()
-                    .map(|range| convert::range(range, &file.text, &file.lines, self.encoding()));
-                calls.push(json!({ "from": item, "fromRanges": from.collect::<Vec<_>>() }));
+                let location = json!({ "uri": convert::uri_of(&path), "range": range_of(known.name) });
+                let from: Vec<_> = ranges.into_iter().map(range_of).collect();
+                calls
+                    .push(json!({ "from": Self::item_at(&symbol, FUNCTION, &location), "fromRanges": from }));
             }
         }
         Ok(calls.into())
@@ -93,7 +97,9 @@ impl Server {
         let Some(known) = all.iter().rfind(|known| known.form.encloses(range)) else { return Ok(json!([])) };
         let view = self.view(&document, control)?;
         let mut called: HashMap<&SymbolName, Vec<Value>> = HashMap::new();
-        for found in view.occurrences.iter().filter(|found| known.form.encloses(found.range)) {
+        for found in
+            control.until_cancelled(&view.occurrences).filter(|found| known.form.encloses(found.range))
+        {
             let calls = matches!(found.kind, OccurrenceKind::Function | OccurrenceKind::Macro);
             if calls && found.binding.is_none() && !defines(found) {
                 let ranges = called.entry(&found.symbol).or_default();
@@ -103,7 +109,7 @@ impl Server {
         let mut calls = Vec::new();
         for (symbol, ranges) in called {
             let place = self.defined(symbol, false, control)?.into_iter().next();
-            let item = place.and_then(|place| self.item(symbol, FUNCTION, &place));
+            let item = place.and_then(|place| self.item(symbol, FUNCTION, &place, control));
             calls.extend(item.map(|item| json!({ "to": item, "fromRanges": ranges })));
         }
         calls.sort_by_key(|call| call["fromRanges"].to_string());
@@ -134,7 +140,7 @@ impl Server {
         if let Some(found) = defined.iter().find(named) {
             place.range = found.name;
         }
-        self.item(&SymbolName::new(known.package.clone()?, &*known.name), CLASS, &place)
+        self.item(&SymbolName::new(known.package.clone()?, &*known.name), CLASS, &place, control)
     }
 
     /// Returns the hierarchy items of the classes that `names` selects from the description of the

@@ -28,7 +28,7 @@ impl Server {
         let read = &document.read;
         let mut known: HashMap<&SymbolName, Vec<String>> = HashMap::new();
         let mut hints = Vec::new();
-        for (index, form) in read.forms().iter().enumerate() {
+        for (index, form) in control.until_cancelled(read.forms().iter().enumerate()) {
             if form.kind != FormKind::List || !within.encloses(form.span) || hints.len() >= MAX_HINTS {
                 continue;
             }

@@ -2,9 +2,10 @@
 //! arguments aligned.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use serde_json::{Value, json};
-use steelbank_reader::lines::LineIndex;
+use steelbank_reader::lines::{LineColumn, LineIndex};
 use steelbank_reader::{Datum, Form, FormId, FormKind, LispText, Range, TokenKind};
 
 use super::complete::parameters;
@@ -13,6 +14,7 @@ use super::documents::OpenDocument;
 use super::navigate::describe;
 use super::server::Server;
 use crate::actions::symbols::describe_symbol::DescribeSymbolRequest;
+use crate::engine::LispError;
 use crate::engine::control::Control;
 
 /// The indentation of an operator's arguments.
@@ -93,12 +95,14 @@ fn indentation(
     read: &LispText,
     within: std::ops::RangeInclusive<u32>,
     mut style: impl FnMut(&str, u32) -> Style,
-) -> Vec<(u32, usize, usize)> {
+    control: &Control,
+) -> Result<Vec<(u32, usize, usize)>, LispError> {
     let lines = LineIndex::new(text.as_bytes());
     let mut moved: HashMap<u32, isize> = HashMap::new();
     let mut changes = Vec::new();
-    let line_start = |line: u32| lines.start(line) as usize;
+    let mut lists = Lists { text, read, known: HashMap::new() };
     for line in within {
+        control.check()?;
         if line as usize > lines.count() {
             break;
         }
@@ -112,22 +116,74 @@ fn indentation(
             continue;
         }
         let column = |offset: u32| -> usize {
-            let own = lines.line(offset);
-            let plain = text[line_start(own)..offset as usize].chars().count() as isize;
-            (plain + moved.get(&own).copied().unwrap_or(0)).max(0) as usize
+            let LineColumn { line, column } = lines.position(text.as_bytes(), offset);
+            (column as isize - 1 + moved.get(&line).copied().unwrap_or(0)).max(0) as usize
         };
-        let around = read.forms().partition_point(|form| form.span.start < at);
-        let around = read.forms()[..around]
-            .iter()
-            .rposition(|form| at < form.span.end && matches!(form.kind, FormKind::List | FormKind::Literal));
-        let new = around.map_or(0, |form| inner_column(text, read, &lines, form, at, &column, &mut style));
+        // The forms around a place are the last form that starts before it, and that form's parents.
+        let last = read.forms().partition_point(|form| form.span.start < at).checked_sub(1);
+        let mut forms = std::iter::successors(last, |index| Some(read.forms()[*index].parent?.index()));
+        let around = forms.find(|index| {
+            let form = &read.forms()[*index];
+            at < form.span.end && matches!(form.kind, FormKind::List | FormKind::Literal)
+        });
+        let new = around.map_or(0, |form| inner_column(&mut lists, &lines, form, at, &column, &mut style));
         let tabs = content[..old].contains('\t');
         if new != old || tabs {
             moved.insert(line, new as isize - old as isize);
             changes.push((line, old, new));
         }
     }
-    changes
+    Ok(changes)
+}
+
+/// The elements of the lists around the lines. Each list is read once, because a list can have a
+/// line for each element.
+struct Lists<'a> {
+    text: &'a str,
+    read: &'a LispText,
+    known: HashMap<usize, Rc<ListElements>>,
+}
+
+struct ListElements {
+    elements: Vec<Datum>,
+    /// For each element, the index of the first element of its run of consecutive forms.
+    runs: Vec<usize>,
+    /// Whether the list contains a lambda list keyword.
+    has_lambda_word: bool,
+}
+
+impl ListElements {
+    /// Returns the number of elements that start before `at`.
+    fn before(&self, read: &LispText, at: u32) -> usize {
+        self.elements.partition_point(|datum| read.span(*datum).start < at)
+    }
+}
+
+impl Lists<'_> {
+    fn elements(&mut self, index: usize) -> Rc<ListElements> {
+        let (text, read) = (self.text, self.read);
+        let known = self.known.entry(index).or_insert_with(|| {
+            let elements: Vec<Datum> = read.elements(FormId::new(index)).collect();
+            let mut run = 0;
+            let runs = elements.iter().enumerate().map(|(at, datum)| {
+                run = if matches!(datum, Datum::Token(_)) { at + 1 } else { run };
+                run
+            });
+            let is_lambda_word = |datum: &Datum| {
+                matches!(datum, Datum::Token(_)) && text[read.span(*datum).indices()].starts_with('&')
+            };
+            let (runs, has_lambda_word) = (runs.collect(), elements.iter().any(is_lambda_word));
+            Rc::new(ListElements { elements, runs, has_lambda_word })
+        });
+        Rc::clone(known)
+    }
+
+    /// Returns the position of a form among the elements of its parent.
+    fn number_in(&mut self, parent: FormId, child: usize) -> Option<usize> {
+        let (read, list) = (self.read, self.elements(parent.index()));
+        let number = list.before(read, read.forms()[child].span.start);
+        list.elements.get(number).filter(|datum| **datum == Datum::Form(FormId::new(child))).map(|_| number)
+    }
 }
 
 /// Returns whether a line is a comment that must not be moved.
@@ -137,23 +193,23 @@ fn keeps_column(rest: &str) -> bool {
 
 /// Returns the column for an element at `at` directly inside a list.
 fn inner_column(
-    text: &str,
-    read: &LispText,
+    lists: &mut Lists<'_>,
     lines: &LineIndex,
     index: usize,
     at: u32,
     column: &impl Fn(u32) -> usize,
     style: &mut impl FnMut(&str, u32) -> Style,
 ) -> usize {
+    let (text, read) = (lists.text, lists.read);
     let form = &read.forms()[index];
     let open = form.span.start + text[form.span.indices()].find('(').unwrap_or(0) as u32;
-    let elements: Vec<Datum> = read.elements(FormId::new(index)).collect();
-    let before = elements.iter().filter(|datum| read.span(**datum).start < at).count();
+    let list = lists.elements(index);
+    let (elements, before) = (&list.elements, list.before(read, at));
     let Some(first) = elements.first().filter(|_| before > 0) else { return column(open) + 1 };
     let first = read.span(*first);
     let below_first = column(first.start);
     let Some(head) = operator(text, read, form) else { return below_first };
-    let place = role_of(text, read, index);
+    let place = role_of(lists, index);
     let kind = match place {
         ListRole::Datum | ListRole::Clause => return below_first,
         ListRole::Bodied => Style::Body(1),
@@ -166,9 +222,8 @@ fn inner_column(
         Style::Arguments if head == "loop" && before > 2 && text[at as usize..].starts_with(['(', ';']) => {
             // Align a form or a comment with the first of the forms after the last keyword, such as
             // DO.
-            let forms = elements[1..before].iter().rev();
-            let forms = forms.take_while(|datum| matches!(datum, Datum::Form(_))).last();
-            column(forms.map_or(read.span(elements[1]).start, |form| read.span(*form).start))
+            let first = list.runs[before - 1].max(1);
+            column(read.span(elements[if first < before { first } else { 1 }]).start)
         }
         Style::Arguments => match elements.get(1).map(|second| read.span(*second)) {
             Some(second) if before > 1 && lines.line(second.start) == lines.line(first.start) => {
@@ -190,22 +245,18 @@ enum ListRole {
     Bodied,
 }
 
-fn role_of(text: &str, read: &LispText, index: usize) -> ListRole {
+fn role_of(lists: &mut Lists<'_>, index: usize) -> ListRole {
+    let (text, read) = (lists.text, lists.read);
     let form = &read.forms()[index];
-    let number_in = |parent: FormId, child: usize| {
-        read.elements(parent).position(|datum| matches!(datum, Datum::Form(id) if id.index() == child))
-    };
     let Some(parent) = form.parent else { return ListRole::Call };
     let Some(outer) = read.form(parent) else { return ListRole::Call };
     if matches!(outer.kind, FormKind::Quote | FormKind::Literal) || form.kind == FormKind::Literal {
         return ListRole::Datum;
     }
-    let is_lambda_word =
-        |datum: Datum| matches!(datum, Datum::Token(_)) && text[read.span(datum).indices()].starts_with('&');
-    if read.elements(FormId::new(index)).any(is_lambda_word) {
+    if lists.elements(index).has_lambda_word {
         return ListRole::Datum;
     }
-    let number = number_in(parent, index);
+    let number = lists.number_in(parent, index);
     if let Some(name) = operator(text, read, outer) {
         if number == Some(1) && BINDS.contains(&name.as_str()) {
             return ListRole::Datum;
@@ -222,7 +273,7 @@ fn role_of(text: &str, read: &LispText, index: usize) -> ListRole {
     if let Some((around, grand)) = around
         && let Some(name) = operator(text, read, grand)
         && LOCAL_FUNCTIONS.contains(&name.as_str())
-        && number_in(around, parent.index()) == Some(1)
+        && lists.number_in(around, parent.index()) == Some(1)
     {
         return ListRole::Bodied;
     }
@@ -278,8 +329,8 @@ impl Server {
             style
         };
         let text = document.analysed_text();
-        let changes = indentation(&text, &document.read, lines, style);
-        control.check().map_err(crate::handle::Error::from)?;
+        let changes =
+            indentation(&text, &document.read, lines, style, control).map_err(crate::handle::Error::from)?;
         let edits = changes.into_iter().map(|(line, old, new)| {
             let start = document.lines.start(line);
             let range = document.range(Range::new(start, start + old as u32), encoding);
@@ -330,7 +381,9 @@ mod tests {
             known.or(standard).unwrap_or_else(|| guess(name))
         };
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-        for (line, old, new) in indentation(text, &read, 1..=lines.len() as u32, style) {
+        let within = 1..=lines.len() as u32;
+        let control = Control::default();
+        for (line, old, new) in indentation(text, &read, within, style, &control).unwrap() {
             let line = &mut lines[line as usize - 1];
             *line = " ".repeat(new) + &line[old..];
         }
@@ -400,6 +453,29 @@ of two lines.\"
             })
             .collect();
         assert_eq!(indented(&flat.join("\n")), text);
+    }
+
+    #[test]
+    fn each_list_is_read_once() {
+        // Lists with a line for each element, and definitions after each other.
+        let text = format!("(list\n{})\n{}", " (f x)\n".repeat(3000), "(defun f ()\nx)\n".repeat(3000));
+        let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+        let mut lists = Lists { text: &text, read: &read, known: HashMap::new() };
+        let first = lists.elements(0);
+        assert_eq!(lists.number_in(FormId::new(0), 3000), Some(3000));
+        assert!(Rc::ptr_eq(&first, &lists.elements(0)));
+        let within = 1..=text.lines().count() as u32;
+        let control = Control::default();
+        let changes = indentation(&text, &read, within.clone(), |name, _| guess(name), &control).unwrap();
+        assert_eq!(changes.len(), 3000);
+        control.cancellation().cancel();
+        let mut asked = 0;
+        let style = |name: &str, _: u32| {
+            asked += 1;
+            guess(name)
+        };
+        assert!(indentation(&text, &read, within, style, &control).is_err());
+        assert_eq!(asked, 0);
     }
 
     #[test]

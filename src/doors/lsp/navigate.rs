@@ -106,9 +106,9 @@ impl Server {
         let Some(found) = self.occurrence(params, control)? else { return Ok(Value::Null) };
         if let Some(range) = found.binding {
             let path = self.document_of(params)?.path.clone();
-            return Ok(self.locations(vec![Place { path, range }]).into());
+            return Ok(self.locations(vec![Place { path, range }], control).into());
         }
-        Ok(self.locations(self.defined(&found.symbol, methods, control)?).into())
+        Ok(self.locations(self.defined(&found.symbol, methods, control)?, control).into())
     }
 
     /// Returns the places where a symbol is used outside its definitions.
@@ -127,7 +127,7 @@ impl Server {
         let tokens = answer.refs.iter().flat_map(|found| found.tokens.iter().chain(&found.approximate));
         let tokens = tokens.chain(answer.text.iter().flat_map(|found| &found.tokens));
         let mut closed: HashMap<&str, Option<PathBuf>> = HashMap::new();
-        for token in tokens.filter(|token| token.column.is_some()) {
+        for token in control.until_cancelled(tokens.filter(|token| token.column.is_some())) {
             let path = closed.entry(&token.file).or_insert_with(|| {
                 Some(self.native(Path::new(&token.file))).filter(|path| self.document(path).is_none())
             });
@@ -149,13 +149,13 @@ impl Server {
             let same = view.occurrences.iter().filter(|other| other.binding == Some(binding));
             let same = same.filter(|other| declaration || other.range != binding);
             let places = same.map(|other| Place { path: document.path.clone(), range: other.range });
-            return Ok(self.locations(places.collect()).into());
+            return Ok(self.locations(places.collect(), control).into());
         }
         let mut places = self.used(&found.symbol, control)?;
         if declaration {
             places.extend(self.defined(&found.symbol, false, control)?);
         }
-        Ok(self.locations(places).into())
+        Ok(self.locations(places, control).into())
     }
 
     pub(super) fn highlight(&self, params: &Value, control: &Control) -> Answered {
@@ -166,7 +166,7 @@ impl Server {
             Some(binding) => other.binding == Some(binding),
             None => other.binding.is_none() && other.symbol == found.symbol,
         });
-        let shown = same.map(|other| {
+        let shown = control.until_cancelled(same).map(|other| {
             let write = other.access != PlaceAccess::Read || defines(other);
             json!({ "range": document.range(other.range, self.encoding()), "kind": if write { 3 } else { 2 } })
         });
@@ -182,7 +182,8 @@ impl Server {
         };
         let view = self.view(&document, control)?;
         let (mut data, mut last, mut end) = (Vec::new(), (0, 0), 0);
-        for found in view.occurrences.iter().filter(|found| within.encloses(found.range)) {
+        let within = view.occurrences.iter().filter(|found| within.encloses(found.range));
+        for found in control.until_cancelled(within) {
             let Some(kind) = convert::token_type(found.kind).filter(|_| found.range.start >= end) else {
                 continue;
             };

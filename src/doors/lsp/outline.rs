@@ -7,6 +7,7 @@ use steelbank_text::{DefinitionKind, lisp_definitions};
 
 use super::convert::{self, Answered};
 use super::server::Server;
+use crate::engine::control::Control;
 
 /// A definition in a text.
 pub(super) struct DefinitionRange {
@@ -52,9 +53,9 @@ pub(super) fn symbol_kind(kind: DefinitionKind) -> u32 {
 }
 
 impl Server {
-    pub(super) fn document_symbols(&self, params: &Value) -> Answered {
+    pub(super) fn document_symbols(&self, params: &Value, control: &Control) -> Answered {
         let document = self.document_of(params)?;
-        let symbols = definitions(&document.analysed_text()).into_iter().map(|known| {
+        let symbols = control.until_cancelled(definitions(&document.analysed_text())).map(|known| {
             json!({
                 "name": known.spelt.to_lowercase(),
                 "detail": known.operator.to_lowercase(),
@@ -66,13 +67,13 @@ impl Server {
         Ok(symbols.collect())
     }
 
-    pub(super) fn folding(&self, params: &Value) -> Answered {
+    pub(super) fn folding(&self, params: &Value, control: &Control) -> Answered {
         let document = self.document_of(params)?;
         let forms = document.read.forms().iter().map(|form| (form.span, Value::Null));
         let comments = document.read.tokens().iter().filter(|token| token.kind == TokenKind::Comment);
         let comments = comments.map(|token| (token.span, Value::from("comment")));
         let mut folds = Vec::new();
-        for (span, kind) in forms.chain(comments) {
+        for (span, kind) in control.until_cancelled(forms.chain(comments)) {
             let (start, end) =
                 (document.lines.line(span.start), document.lines.line(span.end.saturating_sub(1)));
             if start < end {
@@ -87,11 +88,11 @@ impl Server {
         Ok(folds.into())
     }
 
-    pub(super) fn selection(&self, params: &Value) -> Answered {
+    pub(super) fn selection(&self, params: &Value, control: &Control) -> Answered {
         let document = self.document_of(params)?;
         let positions = params["positions"].as_array().map(Vec::as_slice).unwrap_or_default();
         let mut answer = Vec::new();
-        for position in positions {
+        for position in control.until_cancelled(positions) {
             let at = convert::offset_from(position, &document.text, &document.lines, self.encoding())?;
             let around = document.read.forms().iter().map(|form| form.span);
             let around = around.take_while(|span| span.start <= at).filter(|span| at <= span.end);

@@ -118,6 +118,9 @@ impl Server {
         let mut doubtful = false;
         for file in &plan.files {
             let path = self.native(Path::new(&file.path));
+            if let Some(unknown) = self.out_of_sync.lock().get(&path) {
+                return Err(unknown.refusal());
+            }
             let bytes = steelbank_tree::read_source(&path)
                 .map_err(|error| RequestRefusal::failed(format!("{} cannot be read: {error}.", file.path)))?;
             if !file.is_for(&bytes) {

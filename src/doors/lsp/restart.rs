@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::convert::RequestRefusal;
-use super::documents::OpenDocument;
+use super::documents::{OpenDocument, OutOfSync};
 use super::server::{Server, framed, response};
 use crate::doors::restart::{Restartable, Resume, UNREAD_RESTART_TIME};
 use crate::handle::recovery::ClientHandover;
@@ -29,6 +29,8 @@ pub(super) struct EditorState {
     /// The number of the next request to the editor.
     pub(super) requests: i32,
     documents: Vec<DocumentState>,
+    #[serde(default)]
+    pub(super) out_of_sync: Vec<OutOfSync>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -114,6 +116,7 @@ impl Server {
             shut_down,
             requests: self.requests(),
             documents: self.documents().iter().map(document).collect(),
+            out_of_sync: self.out_of_sync.lock().values().cloned().collect(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The main loop: reads the editor's messages, maintains its open documents, and answers each
 //! request on a separate thread.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -11,29 +11,33 @@ use std::time::{Duration, Instant};
 
 use lsp_server::{Message, Notification, Request, RequestId, Response};
 use parking_lot::{Condvar, Mutex};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use steelbank_reader::lines::PositionEncoding;
 use steelbank_tree::defines_systems;
 
 use super::convert::{self, Answered, RequestRefusal};
 use super::diagnostics::{CheckCopies, ChecksDue, TYPING_PAUSE};
-use super::documents::OpenDocument;
+use super::documents::{OpenDocument, OutOfSync};
 use super::indent::Formatted;
 use super::restart::EditorState;
 use super::view::LoadedTexts;
 use crate::Steelbank;
 use crate::actions::symbols::names::{Accessible, AccessibleNamesRequest};
 use crate::doors::restart::{LEAVING_TIME, RestartHooks, ServedClients, SharedSocket};
-use crate::doors::streams::input::{ClientInput, Framing, Taken};
+use crate::doors::streams::input::{ClientInput, Framing, Taken, header};
 use crate::doors::streams::output::ClientOutput;
 use crate::engine::control::{Cancellation, Control};
 use crate::handle::ChangeListener;
 use crate::handle::recovery::ClientHandover;
 use crate::tools::Session;
 
-/// The maximum number of concurrent requests. At this limit, a further request waits, and no
-/// messages after it are read.
+/// The maximum number of concurrent requests. Further requests wait in a queue.
 const THREADS: usize = 16;
+/// The maximum number of requests that run or wait. Further requests are refused.
+const MAX_REQUESTS: usize = 1 << 14;
+/// The pause before the output buffer is examined again while it is full.
+const FULL_PAUSE: Duration = Duration::from_millis(20);
 
 /// Runs the loads at startup, or waits until the host has run them, and returns their errors.
 pub type FirstLoad = Box<dyn FnOnce(&Session) -> Option<String> + Send>;
@@ -60,6 +64,35 @@ impl std::fmt::Debug for ServerOptions {
 /// The index's stamp when a request for names was answered, the request, and the names.
 type CompletionNames = (u64, AccessibleNamesRequest, Arc<Vec<Accessible>>);
 
+/// The parts of a message that can be read although a string in it is not valid.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Envelope {
+    id: Option<RequestId>,
+    method: String,
+    params: EnvelopeParams,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct EnvelopeParams {
+    #[serde(rename = "textDocument")]
+    document: EnvelopeDocument,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct EnvelopeDocument {
+    uri: String,
+}
+
+/// The requests that wait for a thread.
+#[derive(Default)]
+struct RequestQueue {
+    threads: usize,
+    waiting: VecDeque<(Control, Arc<Request>)>,
+}
+
 /// The server of one editor.
 pub(super) struct Server {
     session: Session,
@@ -73,6 +106,8 @@ pub(super) struct Server {
     /// Whether the editor has a command to show a list of places.
     pub(super) shows_references: AtomicBool,
     documents: Mutex<HashMap<PathBuf, Arc<OpenDocument>>>,
+    /// The open documents whose text is unknown, with their URIs and reasons.
+    pub(super) out_of_sync: Mutex<HashMap<PathBuf, OutOfSync>>,
     pub(super) loaded: Mutex<LoadedTexts>,
     pub(super) cached_names: Mutex<Vec<CompletionNames>>,
     /// Locked while a message is processed. Holds whether `initialized` and whether `shutdown` have
@@ -80,7 +115,9 @@ pub(super) struct Server {
     pub(super) turn: Mutex<(bool, bool)>,
     /// The parameters of `initialize`, or null before that request.
     pub(super) initialized: Mutex<Value>,
+    /// The unanswered requests, including those that wait for a thread.
     pub(super) running: Mutex<HashMap<RequestId, (Cancellation, Arc<Request>)>>,
+    queue: Mutex<RequestQueue>,
     pub(super) ended: Condvar,
     /// The requests that ended after Lisp's death. The restarted program answers them.
     pub(super) deferred: Mutex<Vec<Arc<Request>>>,
@@ -157,6 +194,8 @@ impl ServedEditor {
             turn: Mutex::default(),
             initialized: Mutex::default(),
             running: Mutex::default(),
+            queue: Mutex::default(),
+            out_of_sync: Mutex::default(),
             ended: Condvar::new(),
             deferred: Mutex::default(),
             reloading: Mutex::new(false),
@@ -175,6 +214,7 @@ impl ServedEditor {
         let server = served.add(|| {
             welcome();
             server.spawn("lsp-check", |server| server.run_checks())?;
+            server.spawn("lsp-write", |server| server.output.run_progress_writer())?;
             if server.joined.is_some() {
                 server.spawn("lsp-socket", |server| {
                     server.joined.iter().for_each(SharedSocket::wait_for_end);
@@ -245,18 +285,23 @@ impl Server {
     fn serve(self: &Arc<Self>, load: &mut Option<FirstLoad>) -> io::Result<()> {
         let mut body = Vec::new();
         loop {
+            // Without this limit, an editor that does not read could fill the memory.
+            if self.output.is_full() {
+                if self.input.has_no_writer() {
+                    return Ok(());
+                }
+                std::thread::sleep(FULL_PAUSE);
+                continue;
+            }
             let mut turn = self.turn.lock();
             match self.input.take(&mut body) {
-                Taken::Message => match serde_json::from_slice(&body) {
-                    Ok(message) => {
-                        if !self.dispatch(message, &mut turn, load)? {
-                            return Ok(());
-                        }
+                Taken::Message => {
+                    if let Some(message) = self.read(&body)
+                        && !self.dispatch(message, &mut turn, load)?
+                    {
+                        return Ok(());
                     }
-                    Err(error) => {
-                        self.log(&format!("Ignored a message that is not valid JSON-RPC: {error}."))
-                    }
-                },
+                }
                 Taken::Refused => {
                     self.log("Ignored a message that is too long or has no valid Content-Length header.");
                 }
@@ -271,8 +316,46 @@ impl Server {
         }
     }
 
+    /// Parses a message. Reports an error to the editor if it is not valid. A document in it is
+    /// then out of sync.
+    fn read(&self, body: &[u8]) -> Option<Message> {
+        let invalid = |id: Value, error: &dyn std::fmt::Display| {
+            let message = format!("This message is not valid JSON-RPC: {error}.");
+            self.respond_to(id, RequestRefusal { code: -32600, message });
+            None
+        };
+        let message = match serde_json::from_slice::<Value>(body) {
+            Ok(message) => message,
+            Err(error) => {
+                let envelope = serde_json::from_slice::<Envelope>(body).unwrap_or_default();
+                let message = format!("This message is not valid JSON: {error}.");
+                self.respond_to(json!(envelope.id), RequestRefusal { code: -32700, message });
+                if matches!(envelope.method.as_str(), "textDocument/didOpen" | "textDocument/didChange") {
+                    self.lose(&envelope.params.document.uri, &error.to_string());
+                }
+                return None;
+            }
+        };
+        let has_method = message.get("method").is_some();
+        let id = message.get("id").cloned().unwrap_or_default();
+        // Without this check, a request with another id would be read as a notification.
+        if has_method && message.get("id").is_some() && RequestId::deserialize(&id).is_err() {
+            return invalid(Value::Null, &"the id is neither a string nor an integer of 32 bits");
+        }
+        // An invalid response has the id of the server's own request, so it gets no answer.
+        match serde_json::from_value(message) {
+            Ok(message) => Some(message),
+            Err(error) if has_method || id.is_null() => invalid(id, &error),
+            Err(error) => {
+                self.log(&format!("Ignored a message that is not valid JSON-RPC: {error}."));
+                None
+            }
+        }
+    }
+
     /// Ends requests and threads after the editor has disconnected.
     fn leave(&self) {
+        self.queue.lock().waiting.clear();
         self.running.lock().values().for_each(|(cancellation, _)| cancellation.cancel());
         self.end_checks();
         self.output.drain(Some(Instant::now() + LEAVING_TIME));
@@ -336,6 +419,7 @@ impl Server {
         *self.initialized.lock() = state.initialize.clone();
         *self.turn.lock() = (state.started, state.shut_down);
         state.documents(self).into_iter().for_each(|document| drop(self.set(document)));
+        state.out_of_sync.iter().for_each(|document| self.lose(&document.uri, &document.why));
         if state.started {
             self.begin_load(load, true)?;
         }
@@ -365,6 +449,9 @@ impl Server {
     pub(super) fn document_of(&self, params: &Value) -> Result<Arc<OpenDocument>, RequestRefusal> {
         let uri = params["textDocument"]["uri"].as_str().unwrap_or_default();
         let path = convert::path_of(uri).map(|path| self.native(&path));
+        if let Some(unknown) = path.as_ref().and_then(|path| self.out_of_sync.lock().get(path).cloned()) {
+            return Err(unknown.refusal());
+        }
         let open = path.and_then(|path| self.document(&path));
         open.ok_or_else(|| RequestRefusal::params(format!("{uri:?} is not open.")))
     }
@@ -489,43 +576,79 @@ impl Server {
         }
     }
 
-    /// Answers a request on a new thread. Waits first if too many requests are in progress. Rejects
-    /// a request with the id of another request in progress.
+    /// Queues a request, and starts a thread for it if there are fewer than [`THREADS`]. Rejects a
+    /// request with the id of an unanswered request. Never waits, so that the messages after the
+    /// request are read.
     fn begin(self: &Arc<Self>, request: Request) -> io::Result<()> {
         let (control, request) = (Control::new(Duration::from_secs(600)), Arc::new(request));
-        {
-            let mut running = self.running.lock();
-            while running.len() >= THREADS {
-                self.ended.wait(&mut running);
-            }
-            if running.contains_key(&request.id) {
-                let message = "Another request with this id is in progress.".to_owned();
-                self.respond(request.id.clone(), Err(RequestRefusal { code: -32600, message }));
-                return Ok(());
-            }
-            running.insert(request.id.clone(), (control.cancellation(), Arc::clone(&request)));
+        let mut running = self.running.lock();
+        let refusal = match running.len() {
+            _ if running.contains_key(&request.id) => "Another request with this id is in progress.",
+            MAX_REQUESTS.. => "Too many requests are in progress.",
+            _ => "",
+        };
+        if !refusal.is_empty() {
+            let refusal = RequestRefusal { code: -32600, message: refusal.to_owned() };
+            self.respond(request.id.clone(), Err(refusal));
+            return Ok(());
         }
-        self.spawn("lsp-request", move |server| {
-            server.await_reload(|| control.cancellation().is_cancelled());
-            let answer = server.answer(&request.method, &request.params, &control);
-            let answer = match control.cancellation().is_cancelled() {
-                true => Err(RequestRefusal {
-                    code: RequestRefusal::CANCELLED,
-                    message: "The request was cancelled.".into(),
-                }),
-                false => answer,
+        running.insert(request.id.clone(), (control.cancellation(), Arc::clone(&request)));
+        drop(running);
+        let mut queue = self.queue.lock();
+        queue.waiting.push_back((control, request));
+        if queue.threads >= THREADS {
+            return Ok(());
+        }
+        queue.threads += 1;
+        drop(queue);
+        self.spawn("lsp-request", |server| server.run_requests())
+    }
+
+    /// Answers the requests in the queue until it is empty.
+    fn run_requests(&self) {
+        loop {
+            let mut queue = self.queue.lock();
+            let Some((control, request)) = queue.waiting.pop_front() else {
+                queue.threads -= 1;
+                return;
             };
-            // A restart removes unanswered requests from `running`. The restarted program answers
-            // them, except commands, which have already got an error.
-            let mut running = server.running.lock();
-            if running.contains_key(&request.id) && !server.defer(&request) {
-                server.output.add(&response(request.id.clone(), answer));
-            }
-            running.remove(&request.id);
-            drop(running);
-            server.ended.notify_all();
-            server.output.flush();
-        })
+            drop(queue);
+            let cancellation = control.cancellation();
+            self.await_reload(|| cancellation.is_cancelled());
+            let answer = match cancellation.is_cancelled() {
+                true => Err(RequestRefusal::cancelled()),
+                false => self.answer(&request.method, &request.params, &control),
+            };
+            let answer = if cancellation.is_cancelled() { Err(RequestRefusal::cancelled()) } else { answer };
+            self.finish(&request, answer);
+            self.output.flush();
+        }
+    }
+
+    /// Adds the answer to the output. A restart removes unanswered requests from `running`. The
+    /// restarted program answers them, except commands, which have already got an error.
+    fn finish(&self, request: &Arc<Request>, answer: Answered) {
+        let mut running = self.running.lock();
+        if running.contains_key(&request.id) && !self.defer(request) {
+            self.output.queue(&response(request.id.clone(), answer));
+        }
+        running.remove(&request.id);
+        drop(running);
+        self.ended.notify_all();
+    }
+
+    /// Cancels a request. One that still waits for a thread is answered immediately.
+    fn cancel(&self, id: &RequestId) {
+        if let Some((cancellation, _)) = self.running.lock().get(id) {
+            cancellation.cancel();
+        }
+        let mut queue = self.queue.lock();
+        let found = queue.waiting.iter().position(|(_, request)| request.id == *id);
+        let waiting = found.and_then(|at| queue.waiting.remove(at));
+        drop(queue);
+        if let Some((_, request)) = waiting {
+            self.finish(&request, Err(RequestRefusal::cancelled()));
+        }
     }
 
     fn answer(&self, method: &str, params: &Value, control: &Control) -> Answered {
@@ -537,7 +660,7 @@ impl Server {
             "textDocument/documentHighlight" => self.highlight(params, control),
             "textDocument/prepareRename" => self.prepare_rename(params, control),
             "textDocument/rename" => self.rename(params, control),
-            "textDocument/documentSymbol" => self.document_symbols(params),
+            "textDocument/documentSymbol" => self.document_symbols(params, control),
             "workspace/symbol" => self.workspace_symbols(params, control),
             "textDocument/prepareCallHierarchy" => self.prepare_calls(params, control),
             "callHierarchy/incomingCalls" => self.incoming_calls(params, control),
@@ -545,7 +668,7 @@ impl Server {
             "textDocument/prepareTypeHierarchy" => self.prepare_types(params, control),
             "typeHierarchy/supertypes" => self.related_types(params, control, |class| class.superclasses),
             "typeHierarchy/subtypes" => self.related_types(params, control, |class| class.subclasses),
-            "textDocument/codeLens" => self.lenses(params),
+            "textDocument/codeLens" => self.lenses(params, control),
             "codeLens/resolve" => self.resolve_lens(params, control),
             "textDocument/codeAction" => self.code_actions(params),
             "textDocument/formatting" => self.formatting(params, Formatted::Document, control),
@@ -555,8 +678,8 @@ impl Server {
             "completionItem/resolve" => self.resolve_completion(params, control),
             "textDocument/signatureHelp" => self.signature_help(params, control),
             "textDocument/inlayHint" => self.hints(params, control),
-            "textDocument/foldingRange" => self.folding(params),
-            "textDocument/selectionRange" => self.selection(params),
+            "textDocument/foldingRange" => self.folding(params, control),
+            "textDocument/selectionRange" => self.selection(params, control),
             "textDocument/semanticTokens/full" => self.semantic_tokens(params, true, control),
             "textDocument/semanticTokens/range" => self.semantic_tokens(params, false, control),
             "textDocument/diagnostic" => self.diagnostic(params),
@@ -569,11 +692,7 @@ impl Server {
         let params = &notification.params;
         let outcome = match notification.method.as_str() {
             "$/cancelRequest" => {
-                if let Ok(id) = serde_json::from_value::<RequestId>(params["id"].clone())
-                    && let Some(cancellation) = self.running.lock().get(&id).map(|(found, _)| found.clone())
-                {
-                    cancellation.cancel();
-                }
+                RequestId::deserialize(&params["id"]).iter().for_each(|id| self.cancel(id));
                 Ok(())
             }
             "textDocument/didOpen" => self.open(&params["textDocument"]),
@@ -582,13 +701,17 @@ impl Server {
                 self.loaded.lock().retain(|path, (_, _, known)| *path != document.path || known.is_some());
                 self.check_later(&document, Duration::ZERO, true);
             }),
-            "textDocument/didClose" => self.document_of(params).map(|document| {
-                self.documents.lock().remove(&document.path);
-                self.notify(
-                    "textDocument/publishDiagnostics",
-                    json!({ "uri": document.uri, "diagnostics": [] }),
-                );
-            }),
+            "textDocument/didClose" => {
+                let uri = params["textDocument"]["uri"].as_str().unwrap_or_default();
+                let path = convert::path_of(uri).map(|path| self.native(&path)).unwrap_or_default();
+                let open = self.documents.lock().remove(&path).map(|document| document.uri.clone());
+                let unknown = self.out_of_sync.lock().remove(&path).map(|document| document.uri);
+                match open.or(unknown) {
+                    Some(uri) => self.publish_nothing(&uri),
+                    None => self.log(&format!("textDocument/didClose: {uri:?} is not open.")),
+                }
+                Ok(())
+            }
             _ => Ok(()),
         };
         if let Err(refusal) = outcome {
@@ -596,12 +719,30 @@ impl Server {
         }
     }
 
+    fn publish_nothing(&self, uri: &str) {
+        self.notify("textDocument/publishDiagnostics", json!({ "uri": uri, "diagnostics": [] }));
+    }
+
+    /// Reports that the text of the document at `uri` is unknown. Requests about it fail until its
+    /// whole text arrives.
+    fn lose(&self, uri: &str, why: &str) {
+        let Some(path) = convert::path_of(uri).map(|path| self.native(&path)) else { return };
+        let unknown = OutOfSync { uri: uri.to_owned(), why: why.to_owned() };
+        self.documents.lock().remove(&path);
+        if self.out_of_sync.lock().insert(path, unknown.clone()).is_none() {
+            self.show(1, &unknown.refusal().message);
+            self.publish_nothing(uri);
+        }
+    }
+
     fn open(&self, document: &Value) -> Result<(), RequestRefusal> {
         let uri = document["uri"].as_str().unwrap_or_default().to_owned();
         let path = convert::path_of(&uri)
             .ok_or_else(|| RequestRefusal::params(format!("{uri:?} is not a file URI")))?;
-        let text =
-            document["text"].as_str().ok_or_else(|| RequestRefusal::params("the document has no text"))?;
+        let Some(text) = document["text"].as_str() else {
+            self.lose(&uri, "the document has no text");
+            return Ok(());
+        };
         let version = document["version"].as_i64().and_then(|version| i32::try_from(version).ok());
         let path = self.native(&path);
         self.set(OpenDocument::new(uri, path, version.unwrap_or(0), text.into()));
@@ -609,22 +750,44 @@ impl Server {
     }
 
     fn change(&self, params: &Value) -> Result<(), RequestRefusal> {
-        let document = self.document_of(params)?;
         let version =
             params["textDocument"]["version"].as_i64().and_then(|version| i32::try_from(version).ok());
+        let no_changes = RequestRefusal::params("the notification has no changes");
+        let changes = params["contentChanges"].as_array().ok_or(no_changes);
+        let uri = params["textDocument"]["uri"].as_str().unwrap_or_default();
+        let path = convert::path_of(uri).map(|path| self.native(&path)).unwrap_or_default();
+        let unknown = self.out_of_sync.lock().get(&path).cloned();
+        let document = match &unknown {
+            Some(unknown) => {
+                // The whole text makes the document known again.
+                if !changes.as_ref().is_ok_and(|all| all.iter().any(|change| change["range"].is_null())) {
+                    return Err(unknown.refusal());
+                }
+                Arc::new(OpenDocument::new(unknown.uri.clone(), path, i32::MIN, Arc::from("")))
+            }
+            None => self.document_of(params)?,
+        };
         let version = version.unwrap_or(document.version.saturating_add(1));
-        if version < document.version {
-            let message = format!("version {version} is older than the current version {}", document.version);
-            return Err(RequestRefusal::params(message));
+        let changed = match version < document.version {
+            true => Err(RequestRefusal::params(format!(
+                "version {version} is older than the current version {}",
+                document.version
+            ))),
+            false => changes.and_then(|changes| document.changed(version, changes, self.encoding())),
+        };
+        match changed {
+            Ok(document) => {
+                let document = self.set(document);
+                self.check_later(&document, TYPING_PAUSE, false);
+            }
+            Err(refusal) => self.lose(&document.uri, &refusal.message),
         }
-        let changes = params["contentChanges"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let document = self.set(document.changed(version, changes, self.encoding())?);
-        self.check_later(&document, TYPING_PAUSE, false);
         Ok(())
     }
 
     fn set(&self, document: OpenDocument) -> Arc<OpenDocument> {
         let document = Arc::new(document);
+        self.out_of_sync.lock().remove(&document.path);
         self.documents.lock().insert(document.path.clone(), Arc::clone(&document));
         self.publish(&document);
         document
@@ -652,7 +815,14 @@ impl Server {
     }
 
     pub(super) fn respond(&self, id: RequestId, answer: Answered) {
-        self.output.send(&response(id, answer));
+        self.output.queue(&response(id, answer));
+    }
+
+    /// Responds with an error to a message whose `id` may be null because it is not known.
+    fn respond_to(&self, id: Value, refusal: RequestRefusal) {
+        let error = json!({ "code": refusal.code, "message": refusal.message });
+        let body = json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string();
+        self.output.queue(format!("{}{body}", header(body.len())).as_bytes());
     }
 
     /// Shows the user a message of type `kind`: 1 error, 2 warning, 3 information.
@@ -665,6 +835,6 @@ impl Server {
     }
 
     fn send(&self, message: &Message) {
-        self.output.send(&framed(message));
+        self.output.queue(&framed(message));
     }
 }

@@ -102,6 +102,7 @@ impl Server {
     pub(super) fn file_text(&self, path: &Path) -> Option<ShownText> {
         let text = match self.document(path) {
             Some(document) => document.text.to_string(),
+            None if self.out_of_sync.lock().contains_key(path) => return None,
             None => decode(&steelbank_tree::read_source(path).ok()?).into_owned(),
         };
         Some(ShownText { lines: LineIndex::new(text.as_bytes()), text })
@@ -109,11 +110,11 @@ impl Server {
 
     /// Converts `places` to the protocol's locations, in order and without duplicates. Omits places
     /// that are not in the current text of a readable file.
-    pub(super) fn locations(&self, mut places: Vec<Place>) -> Vec<Value> {
+    pub(super) fn locations(&self, mut places: Vec<Place>, control: &Control) -> Vec<Value> {
         places.sort();
         places.dedup();
         let mut texts: HashMap<PathBuf, Option<ShownText>> = HashMap::new();
-        let located = places.into_iter().filter_map(|Place { path, range }| {
+        let located = control.until_cancelled(places).filter_map(|Place { path, range }| {
             let file = texts.entry(path.clone()).or_insert_with(|| self.file_text(&path)).as_ref()?;
             if range.end as usize > file.text.len() {
                 return None;
@@ -129,7 +130,7 @@ impl Server {
         let (mut definitions, mut uses) = (Vec::new(), Vec::new());
         for document in self.documents() {
             let Ok(view) = self.view(&document, control) else { continue };
-            for found in view.occurrences.iter().filter(|found| is_global(found, symbol)) {
+            for found in control.until_cancelled(&view.occurrences).filter(|found| is_global(found, symbol)) {
                 let place = Place { path: document.path.clone(), range: found.range };
                 match defines(found) {
                     true => definitions.push(place),

@@ -38,7 +38,7 @@ impl Server {
         let answer = self.bank()?.ask(&request, control)?;
         let shown = answer.symbols.iter().filter_map(|found| {
             let place = self.place(found.place.as_ref()?, control)?;
-            let location = self.locations(vec![Place { ..place }]).pop()?;
+            let location = self.locations(vec![Place { ..place }], control).pop()?;
             Some(json!({ "name": found.name, "kind": 12, "location": location }))
         });
         Ok(shown.collect())

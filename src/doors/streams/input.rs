@@ -130,6 +130,14 @@ impl ClientInput {
             .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file())
     }
 
+    /// Returns whether the client has closed its end of the stream.
+    pub(in crate::doors) fn has_no_writer(&self) -> bool {
+        let mut streams = [PollFd::new(&self.stream, PollFlags::RDHUP)];
+        let hung_up = PollFlags::ERR | PollFlags::HUP | PollFlags::RDHUP;
+        wait(&mut streams, Some(&NOW)).is_ok() && streams[0].revents().intersects(hung_up)
+            || self.unread.lock().closed
+    }
+
     /// Takes the next complete message into `message`. The last line needs no line end.
     pub(in crate::doors) fn take(&self, message: &mut Vec<u8>) -> Taken {
         let mut unread = self.unread.lock();

@@ -73,6 +73,17 @@ impl ClientOutput {
         }
     }
 
+    /// Adds lines for the thread of [`ClientOutput::run_progress_writer`]. Never blocks, and drops
+    /// nothing.
+    pub(in crate::doors) fn queue(&self, lines: &[u8]) {
+        let mut waiting = self.waiting.lock();
+        if !waiting.failed {
+            waiting.lines.extend_from_slice(lines);
+            waiting.progress |= !waiting.writing;
+            self.progress_added.notify_one();
+        }
+    }
+
     /// Adds lines and writes them, unless another thread is writing: then that thread writes them,
     /// too. Blocks while the buffer is full. Drops the lines if writing has failed.
     pub(in crate::doors) fn send(&self, lines: &[u8]) {
