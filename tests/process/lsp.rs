@@ -570,7 +570,9 @@ fn reading_continues_while_requests_wait() {
     assert_eq!(editor.leave(), 0);
     let mut editor = Editor::start(PositionEncoding::Utf16);
     fs::write(editor.root.join("sleeping.lisp"), "(sleep 1000)").unwrap();
-    (0..40).for_each(|_| drop(editor.begin("workspace/executeCommand", slow.clone())));
+    for _ in 0..40 {
+        editor.begin("workspace/executeCommand", slow.clone());
+    }
     editor.input.take();
     assert_eq!(editor.child.wait().unwrap().code(), Some(1), "the stream ended without `exit`");
 }
