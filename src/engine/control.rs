@@ -145,8 +145,8 @@ impl Control {
         if self.cancellation.is_cancelled() { Err(LispError::Cancelled) } else { Ok(()) }
     }
 
-    /// Returns `items`, which end early if the question is cancelled. The result is then incomplete,
-    /// so the caller must check again before it stores the result.
+    /// Returns `items`, which end early if the question is cancelled. The result is then
+    /// incomplete, so the caller must check again before it stores the result.
     pub(crate) fn until_cancelled<T: IntoIterator>(&self, items: T) -> impl Iterator<Item = T::Item> {
         items.into_iter().take_while(|_| !self.cancellation.is_cancelled())
     }

@@ -293,9 +293,9 @@ fn recorded(index: &Index, path: &Path, date: u64) -> HashMap<SymbolName, Vec<Re
     records
 }
 
-/// Lists the symbols in `file`, incompletely if the question is cancelled. `records`: the compiler's
-/// records for this file, by symbol. `elsewhere`: returns the namespaces that a symbol is defined or
-/// used in by other files.
+/// Lists the symbols in `file`, incompletely if the question is cancelled. `records`: the
+/// compiler's records for this file, by symbol. `elsewhere`: returns the namespaces that a symbol
+/// is defined or used in by other files.
 pub(crate) fn occurrences_in(
     index: &Index,
     file: &PositionedFile,

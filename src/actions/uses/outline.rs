@@ -504,10 +504,14 @@ fn is_in_definition(known: &DefinitionInFile, place: &Location, in_file: &[Defin
     })
 }
 
+/// The reasons why an unused definition may be in use, and a description of other lines with its
+/// name.
+type Reach = (Vec<String>, Option<String>);
+
 /// Lists the reasons why a definition without other users may still be in use, and describes other
-/// lines with its name. Returns `None` if it is in use. Also returns `None` for definitions with uses that are not counted: compiler macros,
-/// setf definitions, method combinations, and methods of generic functions from outside the
-/// outlined code.
+/// lines with its name. Returns `None` if it is in use. Also returns `None` for definitions with
+/// uses that are not counted: compiler macros, setf definitions, method combinations, and methods
+/// of generic functions from outside the outlined code.
 fn reach(
     context: &QueryContext<'_>,
     use_lines: &UseLines<'_>,
@@ -516,7 +520,7 @@ fn reach(
     lines: &[UseLine],
     count: UseCount,
     all: &[DefinitionInFile],
-) -> Result<Option<(Vec<String>, Option<String>)>, Error> {
+) -> Result<Option<Reach>, Error> {
     let definition = &known.definition;
     let home = known.home.as_deref().unwrap_or_default();
     let mut reasons = Vec::new();

@@ -54,8 +54,8 @@ pub struct PathAnswer {
     pub from: LispName,
     /// The end.
     pub to: LispName,
-    /// The path with the fewest guesses. Among several, the one with the fewest steps through tests,
-    /// then the shortest. Empty if no path was found.
+    /// The path with the fewest guesses. Among several, the one with the fewest steps through
+    /// tests, then the shortest. Empty if no path was found.
     pub steps: Vec<PathStep>,
     /// The number of definitions that were searched.
     pub looked_at: usize,
