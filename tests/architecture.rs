@@ -327,7 +327,8 @@ fn mentions_word(text: &str, word: &str) -> bool {
 fn libraries_are_used_only_in_their_rooms() {
     for (path, text) in sources("src") {
         let mentions = |name: &str| code(&text).any(|line| line.contains(&format!("{name}::")));
-        let mcp = ["jsonrpc", "readOnlyHint", "inputSchema"].iter().any(|word| text.contains(word));
+        assert!(!text.contains("jsonrpc") || path.starts_with("src/doors/"), "{path} uses JSON-RPC");
+        let mcp = ["readOnlyHint", "inputSchema"].iter().any(|word| text.contains(word));
         assert!(!mcp || path.starts_with("src/doors/mcp/"), "{path} uses MCP");
         assert!(!mentions("rmcp") || path.starts_with("src/doors/mcp/"), "{path} uses rmcp");
         let exports = path.starts_with("src/export/");

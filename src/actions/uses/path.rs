@@ -123,12 +123,12 @@ struct Reached {
     /// The numbers of guesses, of steps through tests, and of all steps to the end.
     cost: (usize, usize, usize),
     /// The next definition by index, and the step to it.
-    next: Option<(usize, Step)>,
+    next: Option<(usize, UseStep)>,
 }
 
 /// A use of a definition, as a step to it.
 #[derive(Debug, Clone)]
-struct Step {
+struct UseStep {
     link: PathLink,
     place: Location,
     guess: bool,
@@ -215,14 +215,14 @@ impl Search<'_> {
 
     /// Finds the definitions that lead to `node`: its users in the project, and the variables that
     /// may hold it.
-    fn before(&self, node: &Node, control: &Control) -> Result<Vec<(Node, Step)>, Error> {
+    fn before(&self, node: &Node, control: &Control) -> Result<Vec<(Node, UseStep)>, Error> {
         let name = node.target.as_ref().map(|target| target.symbol.name.clone()).unwrap_or_default();
         let mut found = Vec::new();
         for used in self.users.of_node(node, control)?.into_iter().filter(|used| used.in_project) {
             let is_call = UserFinder::is_call(&used, &name);
             let step = |link, guess| {
                 let place = used.line.place.clone();
-                Step { link, place, guess, in_test: used.is_in_test() }
+                UseStep { link, place, guess, in_test: used.is_in_test() }
             };
             if !is_call || used.user.target.is_none() {
                 let holders = self.holders(&used).into_iter().filter(|holder| holder.name != node.name);
@@ -314,7 +314,7 @@ fn steps(index: &Index, reached: &[Reached], from: usize) -> Vec<PathStep> {
     while let Some(found) = at.and_then(|at| reached.get(at)) {
         let name = found.node.name(index);
         steps.push(match &found.next {
-            Some((_, Step { link, place, guess, .. })) => {
+            Some((_, UseStep { link, place, guess, .. })) => {
                 PathStep { name, place: Some(place.clone()), does: Some(*link), guess: *guess }
             }
             None => PathStep { name, place: None, does: None, guess: false },

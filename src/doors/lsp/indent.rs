@@ -458,7 +458,8 @@ of two lines.\"
     #[test]
     fn each_list_is_read_once() {
         // Lists with a line for each element, and definitions after each other.
-        let text = format!("(list\n{})\n{}", " (f x)\n".repeat(3000), "(defun f ()\nx)\n".repeat(3000));
+        let list = " (f x)\n".repeat(3000);
+        let text = format!("(list\n{})\n{}", list.trim_end(), "(defun f ()\nx)\n".repeat(3000));
         let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
         let mut lists = Lists { text: &text, read: &read, known: HashMap::new() };
         let first = lists.elements(0);

@@ -67,22 +67,22 @@ type CompletionNames = (u64, AccessibleNamesRequest, Arc<Vec<Accessible>>);
 /// The parts of a message that can be read although a string in it is not valid.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Envelope {
+struct ReadableParts {
     id: Option<RequestId>,
     method: String,
-    params: EnvelopeParams,
+    params: ReadableParams,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct EnvelopeParams {
+struct ReadableParams {
     #[serde(rename = "textDocument")]
-    document: EnvelopeDocument,
+    document: ReadableDocument,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct EnvelopeDocument {
+struct ReadableDocument {
     uri: String,
 }
 
@@ -327,11 +327,11 @@ impl Server {
         let message = match serde_json::from_slice::<Value>(body) {
             Ok(message) => message,
             Err(error) => {
-                let envelope = serde_json::from_slice::<Envelope>(body).unwrap_or_default();
+                let readable = serde_json::from_slice::<ReadableParts>(body).unwrap_or_default();
                 let message = format!("This message is not valid JSON: {error}.");
-                self.respond_to(json!(envelope.id), RequestRefusal { code: -32700, message });
-                if matches!(envelope.method.as_str(), "textDocument/didOpen" | "textDocument/didChange") {
-                    self.lose(&envelope.params.document.uri, &error.to_string());
+                self.respond_to(json!(readable.id), RequestRefusal { code: -32700, message });
+                if matches!(readable.method.as_str(), "textDocument/didOpen" | "textDocument/didChange") {
+                    self.lose(&readable.params.document.uri, &error.to_string());
                 }
                 return None;
             }
