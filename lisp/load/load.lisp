@@ -330,6 +330,12 @@
                (not (uiop:file-exists-p (asdf:component-pathname component))))
       (error 'no-such-file :pathname (asdf:component-pathname component)))))
 
+(defun note-failed-file (session outcome)
+  "Record that this image may differ from the text if a file failed in SESSION, which has OUTCOME."
+  ;; The image has what the file defined before the failure, also at compile time.
+  (when (and (eq (getf outcome :status) :failed) (load-session-file session))
+    (setf *differs-from-text* t)))
+
 (defun load-system (system &key definition force keep-going progress stop timeout-seconds)
   "Load SYSTEM, a name, through ASDF."
   ;; DEFINITION is the native name of the file that defines SYSTEM, if ASDF would not find that
@@ -360,6 +366,7 @@
                                               (lambda () (asdf:load-system name)))))
              (add-stored-diagnostics-of-system session (asdf:find-system name))))
       (let ((outcome (call-with-load-session session #'find-and-load)))
+        (note-failed-file session outcome)
         (list* :system name outcome)))))
 
 (defun load-systems (systems &key keep-going progress stop timeout-seconds)
@@ -369,17 +376,20 @@
   (install-load-hooks)
   (let ((session (make-session progress stop timeout-seconds)))
     (setf (load-session-keep-going session) keep-going)
-    (call-with-load-session
-     session
-     (lambda ()
-       (take-newest-asdf)
-       (call-with-up-to-date-systems
-        nil (load-session-up-to-date session)
-        (lambda ()
-          (loop for (name definition) in systems
-                do (unless (asdf:find-system name nil)
-                     (asdf:load-asd (sb-ext:parse-native-namestring definition)))
-                   (asdf:load-system name))))))))
+    (let ((outcome
+            (call-with-load-session
+             session
+             (lambda ()
+               (take-newest-asdf)
+               (call-with-up-to-date-systems
+                nil (load-session-up-to-date session)
+                (lambda ()
+                  (loop for (name definition) in systems
+                        do (unless (asdf:find-system name nil)
+                             (asdf:load-asd (sb-ext:parse-native-namestring definition)))
+                           (asdf:load-system name))))))))
+      (note-failed-file session outcome)
+      outcome)))
 
 (defun error-p (diagnostic)
   "Return true if DIAGNOSTIC reports that a form could not be compiled."

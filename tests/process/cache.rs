@@ -613,11 +613,12 @@ fn snapshot_writer_stops_after_five_minutes() {
 /// the kept cache must answer as one with an empty cache.
 #[test]
 fn fasls_fit_the_text_and_not_the_image() {
-    const SEQUENCES: usize = 4;
+    const SEQUENCES: usize = 6;
     const MACRO: &str = "(defmacro seq::twice (x) `(list ,x ,x))";
     let texts = |number: usize| {
-        let before = [MACRO, "(defun seq::twice (x) (* 2 x))", ""][number % 3];
-        let after = [MACRO, ""][number / 3 % 2];
+        let unbalanced = format!("{MACRO} (");
+        let before = [MACRO, "(defun seq::twice (x) (* 2 x))", "", &unbalanced][number % 4];
+        let after = [MACRO, ""][number / 4 % 2];
         let feature = "#+seq-feature (defun seq::helper (x) (- x)) #-seq-feature (defun seq::helper (x) x)";
         let first = format!("(defpackage seq (:use :cl))\n{before}\n{feature}\n");
         (first, format!("(defun seq::user (x) (seq::twice (seq::helper x)))\n{after}\n"))
@@ -638,7 +639,7 @@ fn fasls_fit_the_text_and_not_the_image() {
             std::fs::write(root.join("first.lisp"), first).unwrap();
             std::fs::write(root.join("second.lisp"), second).unwrap();
         };
-        write(choose(6));
+        write(choose(8));
         let (child, mut client) =
             server(&folder, &["--no-snapshot", "--system", "seq", "serve", "--allow-eval"]);
         let mut steps = Vec::new();
@@ -652,7 +653,7 @@ fn fasls_fit_the_text_and_not_the_image() {
                 1 => ("check", json!({})),
                 2 => ("restart-lisp", json!({})),
                 _ => {
-                    let number = choose(6);
+                    let number = choose(8);
                     write(number);
                     steps.push(format!("edit {number}"));
                     ("reload", json!({ "remove": choose(2) == 0 }))
