@@ -16,6 +16,7 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 const USAGE: &str = "Usage: cargo xtask check | lint | full | size | prose [--list] | licenses | dist [--program FILE] [--previous FILE] | twice
+                   | findings
 
   check     runs lint, the unit tests of all crates, the architecture test, and the Lisp tests in a plain SBCL
   lint      checks formatting, size, prose, clippy, documentation, dependencies of features, the minimum Rust version, licences, arm64
@@ -26,6 +27,7 @@ const USAGE: &str = "Usage: cargo xtask check | lint | full | size | prose [--li
   dist      creates the release packages in target/dist/packages and tests them; --program packs a program that is already
             built; --previous checks that the last release's program and this one can use the same cache
   twice     builds the released program in two checkouts of this commit and checks that they differ only in SBCL's core
+  findings  runs the scripts in findings/, which show behaviours of outside tools
   full      runs check and the long form of every test: tests (STEELBANK_FULL), bootstrap, another SBCL, third-party clients,
             the website, the renames of 75 libraries, fuzzing, an hour of soak, an hour of agents and a person (STEELBANK_MINUTES
             sets another duration), the packed crates, dist, twice. Continues after a failure, and ends with a table
@@ -97,6 +99,7 @@ fn main() -> ExitCode {
         ["full"] => ([LINT, CHECK, LONG].concat(), true),
         ["dist", ..] => (vec![DIST], false),
         ["twice"] => (vec![TWICE], false),
+        ["findings"] => (vec![("findings", findings as fn() -> Outcome)], false),
         ["size"] => (vec![("size of the product", prose::size as fn() -> Outcome)], false),
         ["prose"] => (vec![("prose", (|| prose::prose(false)) as fn() -> Outcome)], false),
         ["prose", "--list"] => (vec![("prose", (|| prose::prose(true)) as fn() -> Outcome)], false),
@@ -142,6 +145,17 @@ fn cargo() -> Command {
 fn run(command: &mut Command) -> Outcome {
     let status = command.status().map_err(|error| format!("cannot run {command:?}: {error}"))?;
     if status.success() { Ok(Whole) } else { Err(format!("failed: {command:?}")) }
+}
+
+/// Runs all scripts in `findings/`. Reports those that fail after all have run.
+fn findings() -> Outcome {
+    let entries = std::fs::read_dir(root().join("findings")).map_err(|error| error.to_string())?;
+    let mut names: Vec<String> =
+        entries.flatten().map(|entry| format!("findings/{}", entry.file_name().display())).collect();
+    names.retain(|name| name.ends_with(".sh"));
+    names.sort();
+    let failed: Vec<String> = names.into_iter().filter(|name| script(name).is_err()).collect();
+    if failed.is_empty() { Ok(Whole) } else { Err(format!("failed or changed: {}", failed.join(", "))) }
 }
 
 fn script(path: &str) -> Outcome {
