@@ -162,7 +162,7 @@
   "The standard input of calls, which is always at its end.")
 
 (defun run-call (call question arguments)
-  "Answer QUESTION as CALL, pass the output and the answer to the host, and return a status."
+  "Answer QUESTION in the call numbered CALL, pass output and answer to the host, return a status."
   ;; This is the body of the entry point.
   (let ((output (make-instance 'limited-output :limit *output-limit*))
         (lane *lane*))

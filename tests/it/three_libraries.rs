@@ -203,7 +203,8 @@ fn callees_agree(world: &World) {
     }
 }
 
-/// Compares subclasses with the classes, and users of macros with sb-introspect's.
+/// Compares the subclasses that `impact` lists with those of the classes, and the users of macros
+/// with those of sb-introspect.
 fn impact_agrees(world: &World) {
     for (name, least) in
         [("cl-ppcre::regex", 8), ("cl-ppcre:ppcre-error", 2), ("yason::json-output-stream", 0)]

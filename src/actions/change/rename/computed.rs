@@ -1,5 +1,5 @@
-//! Reports code that may generate the renamed symbol's name at run time, and code that interns a
-//! keyword from a name.
+//! Finds code that may generate the renamed symbol's name at run time, and operators whose
+//! definitions intern a keyword that may have this name.
 
 use super::Planner;
 use super::plan::{CautionKind, ConflictKind};

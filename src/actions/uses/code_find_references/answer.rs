@@ -78,7 +78,8 @@ words! {
         Type = "type",
         /// The name of a slot.
         Slot = "slot",
-        /// The name of a function, without a call that the compiler recorded.
+        /// `#'name`, or a name that is passed to FUNCALL or a similar function, where the compiler
+        /// recorded no call.
         Function = "function",
         /// The subject of a declaration.
         Declaration = "declaration",
