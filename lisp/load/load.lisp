@@ -331,10 +331,11 @@
       (error 'no-such-file :pathname (asdf:component-pathname component)))))
 
 (defun note-failed-file (session outcome)
-  "Record that this image may differ from the text if a file failed in SESSION, which has OUTCOME."
+  "Record that this image may differ from the text if a file failed in SESSION. Return OUTCOME."
   ;; The image has what the file defined before the failure, also at compile time.
   (when (and (eq (getf outcome :status) :failed) (load-session-file session))
-    (setf *differs-from-text* t)))
+    (setf *differs-from-text* t))
+  outcome)
 
 (defun load-system (system &key definition force keep-going progress stop timeout-seconds)
   "Load SYSTEM, a name, through ASDF."
@@ -366,8 +367,7 @@
                                               (lambda () (asdf:load-system name)))))
              (add-stored-diagnostics-of-system session (asdf:find-system name))))
       (let ((outcome (call-with-load-session session #'find-and-load)))
-        (note-failed-file session outcome)
-        (list* :system name outcome)))))
+        (list* :system name (note-failed-file session outcome))))))
 
 (defun load-systems (systems &key keep-going progress stop timeout-seconds)
   "Load SYSTEMS in order through ASDF."
@@ -388,8 +388,7 @@
                         do (unless (asdf:find-system name nil)
                              (asdf:load-asd (sb-ext:parse-native-namestring definition)))
                            (asdf:load-system name))))))))
-      (note-failed-file session outcome)
-      outcome)))
+      (note-failed-file session outcome))))
 
 (defun error-p (diagnostic)
   "Return true if DIAGNOSTIC reports that a form could not be compiled."

@@ -109,8 +109,8 @@ impl Structures {
         made
     }
 
-    /// Returns how a structure in the top-level form `form` of the file at `path` generates the name
-    /// `made`: as its constructor, copier or predicate, or as a slot's accessor.
+    /// Returns how a structure in the top-level form `form` of the file at `path` generates the
+    /// name `made`: as its constructor, copier or predicate, or as a slot's accessor.
     pub(super) fn origin(&self, path: &Path, form: u32, made: &str) -> Option<AccessorOrigin<'_>> {
         let of_form = self.all.iter().filter(|(other, found)| other == path && found.form == form);
         of_form.into_iter().find_map(|(_, structure)| {
