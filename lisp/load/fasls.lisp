@@ -26,7 +26,7 @@
   "True if this image may have definitions that a new image would not have at the same step.")
 
 (defvar *compiled-files* (make-hash-table :test 'equal :synchronized t)
-  "Maps the native truename of each source file that was compiled here to its last FILE-VERSION.")
+  "The native truenames of the source files that were compiled in this image, as keys.")
 
 (defun set-cache-directory (directory)
   "Store fasls and sidecars in DIRECTORY from now on."
@@ -304,12 +304,22 @@
   "Compile COMPONENT as ASDF does."
   (asdf:perform (asdf:make-operation 'asdf:compile-op) component))
 
+(defun own-record (fasl component)
+  "Return the record of FASL if this load has compiled it and another process now replaces it."
+  ;; Compiling again would see what the first compilation has defined. Wait for the other process.
+  (let ((source (compiled-source component)))
+    (when (and source
+               (gethash (sb-ext:native-namestring source) (load-session-fasls *load-session*)))
+      (loop repeat 50
+            do (sleep 0.02)
+            thereis (intact-record fasl)))))
+
 (defun valid-record (fasl component)
   "Return the record of FASL, the fasl of COMPONENT, or NIL if FASL or its source cannot be read."
   ;; First recompile FASL if it or its record is damaged or missing, or if its sidecar is unusable.
   ;; The compilation of a system with its own compilation method writes no record; in that case,
   ;; write a record here.
-  (let ((record (intact-record fasl)))
+  (let ((record (or (intact-record fasl) (own-record fasl component))))
     (cond ((and record (not (sidecar-lost-p component record)))
            (unless (equal (record-stamps record) (fasl-record-written record))
              (write-record fasl record))

@@ -33,16 +33,15 @@
   (or (gethash (sb-ext:native-namestring source) (load-session-versions session))
       (current-version source)))
 
-(defun note-compiled-version (component file version)
-  "Record that FILE of COMPONENT was compiled with VERSION, and whether this image still fits."
-  ;; When a file is compiled again, the image may have definitions of later files, or definitions
-  ;; that the text no longer has. The same is true for a new file of a loaded system.
-  (let ((before (gethash file *compiled-files*)))
-    (when (or (gethash file *loaded-files*)
-              (and before (not (same-contents-p before version)))
-              (asdf:component-loaded-p (asdf:component-system component)))
-      (setf *differs-from-text* t))
-    (setf (gethash file *compiled-files*) version)))
+(defun note-compiled-file (component file)
+  "Record that FILE of COMPONENT was compiled, and whether this image still fits the text."
+  ;; When a file is compiled again, the image may have definitions of its end, of later files, or
+  ;; definitions that the text no longer has. The same is true for a new file of a loaded system.
+  (when (or (gethash file *loaded-files*)
+            (gethash file *compiled-files*)
+            (asdf:component-loaded-p (asdf:component-system component)))
+    (setf *differs-from-text* t))
+  (setf (gethash file *compiled-files*) t))
 
 (defun noted-compilation (function operation component)
   "Wrap ASDF's compilation of one file. Write a record only if compilation succeeds."
@@ -63,7 +62,7 @@
             (when (and kept source)
               (let ((version (compiled-version session source)))
                 (when version
-                  (note-compiled-version component (sb-ext:native-namestring source) version)
+                  (note-compiled-file component (sb-ext:native-namestring source))
                   (make-record fasl version (diagnostics-so-far session file undefined))
                   (setf (gethash (sb-ext:native-namestring source) (load-session-fasls session))
                         fasl)))))))))

@@ -661,6 +661,7 @@ fn fasls_fit_the_text_and_not_the_image() {
             };
             steps.push(format!("{tool} {arguments}"));
             client.call(tool, arguments);
+            wait_until("it still loads", || client.status()["loading"] != true);
             let new = |cache: &Path| {
                 let run = |arguments: &[&str]| {
                     let arguments = [&["--no-snapshot", "--system", "seq"], arguments].concat();
