@@ -17,9 +17,10 @@ use crate::fixtures::{library_registry, lisp_libraries};
 use crate::program::{Folder, STEELBANK, ask};
 use crate::renames::copy;
 
-/// A library and one of its files.
+/// A library and one of its files. None depends on another: a file that is written again is compiled
+/// again, privately, and so is what depends on it.
 const LIBRARIES: [(&str, &str); 3] =
-    [("alexandria", "alexandria-1/lists.lisp"), ("cl-ppcre", "api.lisp"), ("yason", "parse.lisp")];
+    [("alexandria", "alexandria-1/lists.lisp"), ("cl-ppcre", "api.lisp"), ("cl-who", "who.lisp")];
 
 /// Text to append to the file, whether it still loads, and a word of the diagnostic.
 const EDITS: [(&str, bool, &str); 5] = [
@@ -51,6 +52,16 @@ fn check_agrees_with_load_on_libraries() {
     for (library, file) in LIBRARIES {
         compare(&bank, &folder, library, &Path::new(library).join(file));
     }
+    // Evaluate code only now: fasls that are compiled after an evaluation are private to the image,
+    // so a check would compile them again.
+    let form = "(dolist (package (list-all-packages)) \
+                  (do-symbols (symbol package) \
+                    (when (and (fboundp symbol) (eql 0 (search \"STEELBANK-\" (symbol-name symbol))) \
+                               (not (search \"STEELBANK\" (package-name (symbol-package symbol))))) \
+                      (print symbol))))";
+    let image =
+        bank.run(&EvaluateRequest::new(form).values(), &Control::new(Duration::from_secs(60))).unwrap();
+    assert_eq!(image.output, "", "the image stays");
 }
 
 /// Severity, file, line, column and message of each diagnostic.
@@ -88,14 +99,6 @@ fn compare(bank: &Steelbank, folder: &Path, library: &str, file: &Path) {
         let edits = vec![Overlay { path: file.to_owned(), text: Some(edited.clone()) }];
         let checked = check(CheckRequest { edits, ..CheckRequest::default() });
         assert_eq!(everything(&root), before, "{library}: the disk stays");
-        let form = "(dolist (package (list-all-packages)) \
-                      (do-symbols (symbol package) \
-                        (when (and (fboundp symbol) (eql 0 (search \"STEELBANK-\" (symbol-name symbol))) \
-                                   (not (search \"STEELBANK\" (package-name (symbol-package symbol))))) \
-                          (print symbol))))";
-        let image =
-            bank.run(&EvaluateRequest::new(form).values(), &Control::new(Duration::from_secs(60))).unwrap();
-        assert_eq!(image.output, "", "{library}: the image stays");
         fs::write(&path, &edited).unwrap();
         let (on_disk, is_loaded) = load_elsewhere(&root, &folder.join("other-cache"), library);
         fs::write(&path, &text).unwrap();
