@@ -666,7 +666,7 @@ fn fasls_fit_the_text_and_not_the_image() {
                 let run = |arguments: &[&str]| {
                     let arguments = [&["--no-snapshot", "--system", "seq"], arguments].concat();
                     let (text, errors, code) = ask(&root, cache, &arguments);
-                    format!("{text}\n{errors}\n{code:?}")
+                    crate::texts::in_general(&format!("{text}\n{errors}\n{code:?}"), &[])
                 };
                 [run(&["who-calls", "seq::helper"]), run(&["evaluate", "(seq::user 5)"])]
             };
