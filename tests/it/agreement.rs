@@ -34,13 +34,14 @@ enum User {
     Anonymous(String, usize),
 }
 
-/// A use from code-find-references.
-type Use = (UseType, SetfUse, User);
+/// A use from code-find-references: its type, the user in graphs, and the user in the who tools,
+/// which list unnamed functions of one name once.
+type Use = (UseType, SetfUse, User, User);
 
-/// The top-level forms of the files, by line.
+/// The top-level forms of the files: first line, last line, number.
 #[derive(Default)]
 struct Forms {
-    files: BTreeMap<String, Vec<(u32, u32)>>,
+    files: BTreeMap<String, Vec<(u32, u32, usize)>>,
 }
 
 impl Forms {
@@ -53,23 +54,30 @@ impl Forms {
     fn user(&mut self, root: &Path, name: &str, place: &Location) -> User {
         let (file, number) = self.number(root, place);
         match name {
-            _ if name.contains(":IN \"") => User::TopLevel(file, number),
-            _ if name.starts_with("(LAMBDA") => User::Anonymous(file, number),
+            _ if name.contains(":IN \"") || name.starts_with("(LAMBDA") => User::Anonymous(file, number),
             _ => named(name),
         }
     }
 
+    /// Returns the file and the number of the form at `place`. Forms of one operator that define
+    /// one name have the number of the first, because answers list a definition once.
     fn number(&mut self, root: &Path, place: &Location) -> (String, usize) {
         let forms = self.files.entry(place.file.clone()).or_insert_with(|| {
             let bytes = fs::read(root.join(&place.file)).unwrap();
             let lines = LineIndex::new(&bytes);
             let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
-            let span = |span: steelbank::reader::Range| (lines.line(span.start), lines.line(span.end - 1));
-            text.toplevel().iter().map(|form| span(form.span)).collect()
+            let mut seen: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+            let form = |(number, form): (usize, &steelbank::reader::TopLevelForm)| {
+                let span = form.span;
+                let head = bytes[span.indices()].split(u8::is_ascii_whitespace).take(2).collect::<Vec<_>>();
+                let first = *seen.entry(head.join(&b' ')).or_insert(number);
+                (lines.line(span.start), lines.line(span.end - 1), first)
+            };
+            text.toplevel().iter().enumerate().map(form).collect()
         });
         let line = place.line.unwrap_or(0);
-        let number = forms.iter().position(|(first, last)| (*first..=*last).contains(&line));
-        (place.file.clone(), number.unwrap_or(usize::MAX))
+        let form = forms.iter().find(|(first, last, _)| (*first..=*last).contains(&line));
+        (place.file.clone(), form.map_or(usize::MAX, |form| form.2))
     }
 }
 
@@ -101,12 +109,15 @@ impl Checked<'_> {
         let mut uses: BTreeSet<Use> = BTreeSet::new();
         for line in &found.refs {
             for found in &line.uses {
-                let user = match &found.caller {
+                let (user, listed) = match &found.caller {
                     _ if line.place.line.is_none() => continue,
-                    Some(caller) => self.forms.user(self.root, caller.canonical(), &line.place),
-                    None => self.forms.at(self.root, &line.place),
+                    Some(caller) => {
+                        let name = caller.canonical();
+                        (self.forms.user(self.root, name, &line.place), named(name))
+                    }
+                    None => (self.forms.at(self.root, &line.place), self.forms.at(self.root, &line.place)),
                 };
-                uses.insert((found.use_type, found.called, user));
+                uses.insert((found.use_type, found.called, user, listed));
             }
         }
         self.compare_who(&name, &package, &uses);
@@ -126,14 +137,14 @@ impl Checked<'_> {
                         continue;
                     }
                     Some(at) if at.place.line.is_none() => continue,
-                    Some(at) => users.insert(self.forms.user(self.root, user.name.canonical(), &at.place)),
+                    Some(_) => users.insert(named(user.name.canonical())),
                 };
             }
             for found in answer.toplevel.iter().filter(|found| !found.position.place.file.starts_with('/')) {
                 users.insert(self.forms.at(self.root, &found.position.place));
             }
             let of_kind = uses.iter().filter(|(use_type, ..)| use_type.kind() == Some(kind));
-            let expected: BTreeSet<User> = of_kind.map(|(.., user)| user.clone()).collect();
+            let expected: BTreeSet<User> = of_kind.map(|(.., listed)| listed.clone()).collect();
             self.differ(name, package, &format!("who {kind:?}"), &expected, &users);
         }
     }
@@ -154,7 +165,7 @@ impl Checked<'_> {
             changed.extend(touched.place.as_ref().map(|place| self.forms.at(self.root, place)));
         }
         let expected: BTreeSet<User> =
-            of_impact.map(|(.., user)| user.clone()).filter(|user| !changed.contains(user)).collect();
+            of_impact.map(|(_, _, user, _)| user.clone()).filter(|user| !changed.contains(user)).collect();
         let mut users = BTreeSet::new();
         for user in answer.users.iter().chain(&answer.tests) {
             let (function, Some(place)) = (named(user.name.canonical()), &user.place) else { continue };
@@ -163,8 +174,11 @@ impl Checked<'_> {
             if expected.contains(&anonymous) {
                 users.insert(anonymous);
                 users.extend(expected.get(&function).cloned());
+                users.extend(expected.get(&self.forms.at(self.root, place)).cloned());
             } else if expected.contains(&function) {
                 users.insert(function);
+                // Top-level code of the form that defines the function is listed under its name.
+                users.extend(expected.get(&self.forms.at(self.root, place)).cloned());
             } else {
                 users.insert(self.forms.at(self.root, place));
             }
@@ -175,12 +189,12 @@ impl Checked<'_> {
 
     fn compare_graph(&mut self, name: &str, package: &str, uses: &BTreeSet<Use>) {
         let request =
-            CallGraphRequest { depth: 1, limit: 400, ..CallGraphRequest::new(name).package(package) };
+            CallGraphRequest { depth: 1, limit: 4_000, ..CallGraphRequest::new(name).package(package) };
         let answer = self.bank.answer(&request);
         // (SETF F) is a separate node.
         let of_calls =
-            uses.iter().filter(|(use_type, called, _)| use_type.is_call() && *called != SetfUse::Setf);
-        let expected: BTreeSet<User> = of_calls.map(|(.., user)| user.clone()).collect();
+            uses.iter().filter(|(use_type, called, ..)| use_type.is_call() && *called != SetfUse::Setf);
+        let expected: BTreeSet<User> = of_calls.map(|(_, _, user, _)| user.clone()).collect();
         let listed: BTreeSet<User> =
             answer.edges.iter().map(|(caller, _)| named(answer.nodes[*caller].name.canonical())).collect();
         let missing: Vec<&User> = expected
@@ -257,4 +271,19 @@ fn tools_agree_without_compiler_records() {
     let bank = project(&root, &root.join("cache"));
     load(&bank, "gaps");
     check(&bank, &["GAPS"], 1);
+}
+
+/// Macros of a library outside the project are expanded at top level only. Another macro defines
+/// functions, and the compiler records some of the uses in them.
+#[test]
+fn tools_agree_on_macros_of_other_projects() {
+    own_process!([("CL_SOURCE_REGISTRY", library_registry())]);
+    let root = folder("agreement-outside");
+    write_project(&root, include_str!("../projects/outside_macros.txt"));
+    let bank = project(&root, &root.join("cache"));
+    load(&bank, "outside");
+    check(&bank, &["OUTSIDE", "ALEXANDRIA"], 1);
+    let found = bank.ask(&CodeFindReferencesRequest::new("outside::lock"), &Control::default()).unwrap();
+    let slot = found.refs.iter().find(|line| line.use_type == UseType::Slot && line.written).unwrap();
+    assert_eq!(slot.caller.as_ref().map(|caller| caller.canonical()), Some("OUTSIDE::DOUBLE-SIZE-OF"));
 }

@@ -39,11 +39,12 @@ use crate::source::positions::{
     Evidence, Occurrence, PlaceAccess, Placement, PositionedFile, SidecarState, SyntacticContext,
 };
 use crate::source::sbcl::{SbclSources, SourceFile};
-use crate::source::tap::operators::Defined;
+use crate::source::tap::operators::{Defined, OperatorKind, operator};
 use crate::source::tap::roles::SyntaxRole;
+use crate::source::tap::sidecar::NameKind;
 use crate::workspace::{FileVersion, Project, TreeView};
 use steelbank_reader::Range;
-use steelbank_xref::{Index, Kind, Package, Symbol};
+use steelbank_xref::{Index, Kind, Package, Symbol, SymbolName};
 
 impl Question for CodeFindReferencesRequest {
     type Answer = CodeFindReferencesAnswer;
@@ -268,10 +269,16 @@ impl SymbolNamespaces {
         }
     }
 
-    /// Adds the namespaces that an occurrence shows.
-    pub(super) fn add(&mut self, occurrence: &Occurrence) {
-        self.function |= occurrence.defined == Some(Defined::Function);
-        self.macro_ |= occurrence.defined == Some(Defined::Macro);
+    /// Adds the namespaces that an occurrence of `symbol` shows: the form around it defines the
+    /// symbol, or the symbol was an operator when the file was read.
+    pub(super) fn add(&mut self, symbol: &SymbolName, occurrence: &Occurrence) {
+        let is_special = || {
+            operator(&symbol.package, &symbol.name).is_some_and(|known| known.kind == OperatorKind::Special)
+        };
+        let is_macro = occurrence.operator == NameKind::Macro && !is_special();
+        self.function |=
+            occurrence.defined == Some(Defined::Function) || occurrence.operator == NameKind::Function;
+        self.macro_ |= occurrence.defined == Some(Defined::Macro) || is_macro;
         self.variable |= occurrence.defined == Some(Defined::Variable);
         self.shadowed |= occurrence.local;
     }
@@ -437,7 +444,7 @@ impl UseSearch<'_> {
         let slots = self.counts.slots;
         for occurrence in &occurrences {
             self.counts.note(occurrence);
-            self.facts.add(occurrence);
+            self.facts.add(self.uses.sought(), occurrence);
         }
         self.counts.of_structure |= self.counts.slots > slots && file.has_structure_slot(self.uses.sought());
         Some(TextToPlace { shown, file, records, occurrences })
@@ -447,6 +454,7 @@ impl UseSearch<'_> {
         let TextToPlace { shown, file, records, occurrences } = text;
         self.named_lines.clear();
         let mut claimed = BTreeSet::new();
+        let callers: BTreeSet<String> = records.iter().filter_map(|record| record.caller.clone()).collect();
         for placed in self.uses.place(&file, &occurrences, records) {
             self.placed(&shown, &file, &placed, &mut claimed);
         }
@@ -466,8 +474,10 @@ impl UseSearch<'_> {
                 };
                 for use_type in by_access(use_type, occurrence.access) {
                     let place = Location::placed(&shown, &file, occurrence.range);
-                    let caller =
-                        if use_type.is_declaration() { None } else { self.enclosing.function(&place) };
+                    let caller = match use_type.is_declaration() {
+                        true => None,
+                        false => self.enclosing.function(&place, &callers),
+                    };
                     let found = UseOnLine {
                         evidence,
                         place,

@@ -5,7 +5,7 @@
 //! the text: the innermost definition around the place, in canonical form.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use steelbank_reader::{Datum, Dialect, Features, FormId, LispText};
@@ -55,11 +55,15 @@ impl<'a> Enclosing<'a> {
     }
 
     /// Returns the printed name of the innermost definition around `place` that contains code: a
-    /// function, method, macro, compiler macro or setf definition. Returns `None` for top-level
-    /// code.
-    pub(crate) fn function(&self, place: &Location) -> Option<String> {
+    /// function, method, macro, compiler macro or setf definition, or a form of another operator
+    /// that defines one of the functions `compiled`. Returns `None` for top-level code.
+    pub(crate) fn function(&self, place: &Location, compiled: &BTreeSet<String>) -> Option<String> {
         let definitions = self.definitions(&place.file);
-        let functions = definitions.iter().filter(|known| is_function(known.definition.kind));
+        let defines_function = |known: &&DefinitionInFile| match known.definition.kind {
+            DefinitionKind::Definition => compiled.contains(&known.canonical()),
+            kind => is_function(kind),
+        };
+        let functions = definitions.iter().filter(defines_function);
         let known = innermost(functions, place)?;
         let name = self.node(known).name;
         Some(match known.definition.kind {

@@ -210,7 +210,8 @@ impl Question for OccurrencesRequest {
             let files = naming
                 .filter_map(|version| project.positions_at(&now, &version.path, version.write_date).ok());
             let mut facts = SymbolNamespaces::default();
-            files.for_each(|file| uses.occurrences(&file).iter().for_each(|found| facts.add(found)));
+            let sought = uses.sought();
+            files.for_each(|file| uses.occurrences(&file).iter().for_each(|found| facts.add(sought, found)));
             facts
         };
         let elsewhere: &dyn Fn(&SymbolUses<'_>) -> SymbolNamespaces = match self.elsewhere {
@@ -252,7 +253,7 @@ impl<'a> ProjectOccurrences<'a> {
             for symbol in symbols.collect::<HashSet<Symbol>>() {
                 let facts = known.entry(symbol).or_default();
                 let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
-                uses.occurrences(&file).iter().for_each(|found| facts.add(found));
+                uses.occurrences(&file).iter().for_each(|found| facts.add(uses.sought(), found));
             }
         }
         Ok(Self { context, known })
@@ -369,7 +370,7 @@ fn of_symbol(
     let there = uses.occurrences(file);
     let used = |kind: &Kind| index.is_used(*kind, uses.symbol(), |role| uses.accepts(role));
     let mut facts = SymbolNamespaces::recorded(&Kind::ALL.into_iter().filter(used).collect());
-    there.iter().for_each(|found| facts.add(found));
+    there.iter().for_each(|found| facts.add(uses.sought(), found));
     // The first exact record for each range.
     let mut claimed: BTreeMap<Range, (Evidence, UseType)> = BTreeMap::new();
     let mut approximate = BTreeMap::new();
