@@ -80,7 +80,10 @@
                                           (one-line reason)))))))
 
 (define-framework "fiveam" "IT.BESE.FIVEAM"
-    (:tests (loop for test being the hash-values of (symbol-value (its "IT.BESE.FIVEAM" "*TEST*"))
+    (:tests (loop with table = (symbol-value (its "IT.BESE.FIVEAM" "*TEST*"))
+                  for test being the hash-values of
+                    ;; In FiveAM 1.4.3, *TEST* is an object with the table in a slot.
+                    (if (hash-table-p table) table (its-slot table "TESTS"))
                   when (is-a test "IT.BESE.FIVEAM" "TEST-CASE")
                     collect (make-test :name (its-slot test "NAME")
                                        :package (its-slot test "RUNTIME-PACKAGE")

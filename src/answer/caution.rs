@@ -85,6 +85,8 @@ pub enum Caution {
     /// This number of lines write the slot or place that the symbol names, but assign no variable
     /// of that name.
     Written(usize),
+    /// This number of lines of loaded code quote the symbol, or pass it to a macro.
+    Unclear(usize),
     /// Code still uses a definition that was deleted.
     RemainingUses {
         /// The name of the definition.
@@ -217,6 +219,11 @@ impl Display for Caution {
             Self::Written(lines) => write!(
                 f,
                 "The slot or place of this name is written in {}; call code-find-references to list them.",
+                counted(*lines, "line", "lines")
+            ),
+            Self::Unclear(lines) => write!(
+                f,
+                "Loaded code quotes the name or passes it to a macro in {}; call code-find-references to list them.",
                 counted(*lines, "line", "lines")
             ),
             Self::OtherText(text) => f.write_str(&text.sentence()),

@@ -51,6 +51,8 @@ sessions! {
     files_compiled_by_programs_are_indexed
     local_operators_are_not_expanded
     @[("CL_SOURCE_REGISTRY", newer_asdf())]; local_nicknames_load_with_newer_asdf
+    fiveam_tests_may_be_in_an_object
+    names_given_to_macros_are_noted
     names_in_text_are_never_unused
     names_looked_up_are_not_unused
     object_parts_have_paths

@@ -9,7 +9,7 @@
 mod text;
 pub(crate) mod tool;
 
-use super::code_find_references::{SingleUse, uses_of_symbol};
+use super::code_find_references::{SingleUse, UseType, uses_of_symbol};
 use super::symbol_uses::SymbolUses;
 use super::unloaded::{UnloadedMatches, text_counts};
 use crate::answer::designator::DesignatorError;
@@ -145,6 +145,16 @@ impl WhoRequest {
             let written: BTreeSet<_> = written.map(|found| (&found.place.file, found.place.line)).collect();
             if self.kind == Kind::Sets && !written.is_empty() {
                 answer.cautions.push(Caution::Written(written.len()));
+            }
+            // SBCL's records do not show what a macro makes of a name in its form.
+            let name = index.symbol_text(uses.symbol());
+            let unclear = found.iter().map(|used| &used.found).filter(|found| {
+                matches!(found.use_type, UseType::Mention | UseType::Quoted)
+                    && found.caller.as_deref() != Some(name.as_str())
+            });
+            let unclear: BTreeSet<_> = unclear.map(|found| (&found.place.file, found.place.line)).collect();
+            if !unclear.is_empty() {
+                answer.cautions.push(Caution::Unclear(unclear.len()));
             }
         }
     }
