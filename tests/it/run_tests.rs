@@ -256,7 +256,7 @@ fn suites_count_as_in_plain_sbcl() {
     assert!(all.iter().zip(&left).all(|(all, left)| all != left), "{all:?} {left:?}");
 }
 
-/// Deletes the last `count` forms that define a test from the file at `path`.
+/// Replaces the last `count` forms that define a test in the file at `path`.
 fn delete_last_tests(path: &Path, count: usize) {
     let mut text = std::fs::read_to_string(path).unwrap();
     let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
@@ -271,7 +271,8 @@ fn delete_last_tests(path: &Path, count: usize) {
         .collect();
     assert!(tests.len() > count, "{}", path.display());
     for span in tests.into_iter().rev().take(count) {
-        text.replace_range(span, "");
+        // A feature expression may precede the form.
+        text.replace_range(span, "(progn)");
     }
     std::fs::write(path, text).unwrap();
 }
