@@ -94,7 +94,7 @@
                  (not (uiop:file-exists-p (asdf:component-pathname component))))
         (error 'no-such-file :pathname (asdf:component-pathname component)))
       (cond ((null session)
-             (load-fasl))
+             (call-noting-tests (source-file-of component) #'load-fasl))
             ((not (and (in-cache-p fasl) (typep component 'asdf:cl-source-file)))
              (let* ((version (component-version component))
                     (file (call-for-component session component :load #'load-fasl)))
@@ -116,12 +116,12 @@
   "Wrap ASDF's loading of one file as source."
   (let ((session *load-session*)
         (version (component-version component)))
-    (if (null session)
-        (funcall function operation component)
-        (note-loaded-file session
-                          (call-for-component session component :load
-                                              (lambda () (funcall function operation component)))
-                          version))))
+    (flet ((load-source () (funcall function operation component)))
+      (if (null session)
+          (call-noting-tests (source-file-of component) #'load-source)
+          (note-loaded-file session
+                            (call-for-component session component :load #'load-source)
+                            version)))))
 
 (defun noted-action-stamp (function plan operation component &rest options &key just-done)
   "Wrap ASDF's function that returns when an action was last done: delete an invalid fasl first."

@@ -3,11 +3,12 @@
 
 (in-package :steelbank)
 
-(defmacro define-framework (name package (&key tests run) &rest forms)
+(defmacro define-framework (name package (&key tests run remove) &rest forms)
   "Define the framework NAME, which is recognized by PACKAGE."
   ;; TESTS is a form that returns the tests. RUN is a list of one variable. FORMS run the test that
   ;; the variable designates and return its assertions. If the assertions do not determine the
-  ;; status, FORMS also return the status and a message.
+  ;; status, FORMS also return the status and a message. REMOVE is a function that removes the test
+  ;; of its argument, a designator, from the framework's tables.
   (let ((list (intern (format nil "TESTS-OF-~:@(~a~)" name) :steelbank))
         (runner (intern (format nil "RUN-TEST-OF-~:@(~a~)" name) :steelbank)))
     `(progn
@@ -16,7 +17,7 @@
        (setf *frameworks*
              (append (remove ,name *frameworks* :key #'framework-name :test #'string=)
                      (list (make-framework :name ,name :package ,package
-                                           :list ',list :run ',runner)))))))
+                                           :list ',list :run ',runner :remove ,remove)))))))
 
 (defun report-text (condition)
   "Return the report of CONDITION, or CONDITION itself if it is a string."
@@ -70,8 +71,8 @@
                           (and compared
                                (list (cons (second form) (fourth arguments))
                                      (cons (third form) (second arguments))))
+                          ;; FiveAM's report counts an unexpected error as a failure.
                           :status (cond ((is "TEST-PASSED") :passed)
-                                        ((is "UNEXPECTED-TEST-FAILURE") :error)
                                         ((is "TEST-SKIPPED") :skipped)
                                         (t :failed))
                           :form form
@@ -80,14 +81,19 @@
                                           (one-line reason)))))))
 
 (define-framework "fiveam" "IT.BESE.FIVEAM"
-    (:tests (loop with table = (symbol-value (its "IT.BESE.FIVEAM" "*TEST*"))
-                  for test being the hash-values of
-                    ;; In FiveAM 1.4.3, *TEST* is an object with the table in a slot.
-                    (if (hash-table-p table) table (its-slot table "TESTS"))
+    (:tests (loop with known = (symbol-value (its "IT.BESE.FIVEAM" "*TEST*"))
+                  ;; Newer versions have an object with a table.
+                  with table = (if (hash-table-p known) known (its-slot known "TESTS"))
+                  for test being the hash-values of table
                   when (is-a test "IT.BESE.FIVEAM" "TEST-CASE")
                     collect (make-test :name (its-slot test "NAME")
                                        :package (its-slot test "RUNTIME-PACKAGE")
                                        :function (its-slot test "TEST-LAMBDA") :designator test))
+     :remove (lambda (test &aux (suite (its-slot test "TEST-SUITE")))
+               (call-its "IT.BESE.FIVEAM" "REM-TEST" (its-slot test "NAME"))
+               (when suite
+                 (progv (list (its "IT.BESE.FIVEAM" "*TEST*")) (list (its-slot suite "TESTS"))
+                   (call-its "IT.BESE.FIVEAM" "REM-TEST" (its-slot test "NAME")))))
      :run (test))
   (let ((*fiveam-comparisons* '()))
     (encapsulate (its "IT.BESE.FIVEAM" "PROCESS-FAILURE") 'steelbank #'noted-process-failure)
@@ -138,11 +144,15 @@
                                                                            value))))))))))
 
 (define-framework "rt" "REGRESSION-TEST"
-    (:tests (mapcar #'rt-test (rt-entries "REGRESSION-TEST")) :run (name))
+    (:tests (mapcar #'rt-test (rt-entries "REGRESSION-TEST"))
+     :remove (lambda (name) (call-its "REGRESSION-TEST" "REM-TEST" name))
+     :run (name))
   (rt-assertions "REGRESSION-TEST" name))
 
 (define-framework "sb-rt" "SB-RT"
-    (:tests (mapcar #'rt-test (rt-entries "SB-RT")) :run (name))
+    (:tests (mapcar #'rt-test (rt-entries "SB-RT"))
+     :remove (lambda (name) (call-its "SB-RT" "REM-TEST" name))
+     :run (name))
   (rt-assertions "SB-RT" name))
 
 ;;; Fiasco
@@ -160,15 +170,24 @@
          (values nil (loop for (nil part value) on (cddr arguments) by #'cdddr
                            collect (cons part value))))))
 
-(defun fiasco-assertion (failure)
-  "Return FAILURE, a condition of Fiasco, as an assertion."
+(defun fiasco-called (context run)
+  "Return the names of the tests that the test of RUN called, down to the one of CONTEXT."
+  (reverse (loop for part = context then (its-slot part "PARENT-CONTEXT")
+                 until (or (null part) (eq part run))
+                 collect (its-slot (its-slot part "TEST") "NAME"))))
+
+(defun fiasco-assertion (failure run)
+  "Return FAILURE, a condition of Fiasco in the context RUN, as an assertion."
   (flet ((is (name) (is-a failure "FIASCO" name)))
-    (let ((form (its-slot failure "FORM")))
+    (let ((form (its-slot failure "FORM"))
+          (called (fiasco-called (its-slot failure "CONTEXT") run)))
       (multiple-value-bind (predicate values)
           (when (is "FAILED-ASSERTION")
             (fiasco-values (second form) (simple-condition-format-arguments failure)))
         (compared-assertion predicate values
                             :status (if (is "UNEXPECTED-ERROR") :error :failed)
+                            :within (mapcar #'name-text called)
+                            :test (first (last called))
                             :form (cond ((is "FAILED-ASSERTION") form)
                                         ;; For SIGNALS, the form is the body.
                                         ((rest form) (cons 'progn form))
@@ -179,37 +198,51 @@
                                        (with-output-to-string (stream)
                                          (describe-object failure stream))))))))
 
-(defun fiasco-test (test)
-  "Return the test for Fiasco's TEST, in the package of the suite that is its parent, if any."
-  (let ((known (named-test (its-slot test "NAME") (fdefinition (its-slot test "NAME"))))
+(defun fiasco-packages ()
+  "Return a table from Fiasco's suites that belong to a package to that package."
+  (let ((packages (make-hash-table :test 'eq))
         (suites (symbol-value (its "FIASCO" "*PACKAGE-BOUND-SUITES*"))))
     (loop for package being the hash-keys of suites using (hash-value suite)
-          when (eq suite (its-slot test "PARENT"))
-            do (setf (test-package known) (find-package package)))
+          do (setf (gethash suite packages) (find-package package)))
+    packages))
+
+(defun fiasco-test (test packages)
+  "Return the test for Fiasco's TEST, in the package that PACKAGES has for its parent, if any."
+  (let* ((name (its-slot test "NAME"))
+         (known (named-test name (fdefinition name)))
+         (package (gethash (its-slot test "PARENT") packages)))
+    (when package
+      (setf (test-package known) package))
     known))
 
 (define-framework "fiasco" "FIASCO"
-    (:tests (loop for test being the hash-values of (symbol-value (its "FIASCO" "*TESTS*"))
+    (:tests (loop with packages = (fiasco-packages)
+                  for test being the hash-values of (symbol-value (its "FIASCO" "*TESTS*"))
                   for lambda-list = (its-slot test "LAMBDA-LIST")
                   when (and (fboundp (its-slot test "NAME"))
                             (zerop (hash-table-count (its-slot test "CHILDREN")))
                             (or (null lambda-list)
                                 (member (first lambda-list) lambda-list-keywords)))
-                    collect (fiasco-test test))
+                    collect (fiasco-test test packages))
+     :remove (lambda (name) (call-its "FIASCO" "DELETE-TEST" name))
      :run (name))
-  (progv (mapcar (lambda (name) (its "FIASCO" name))
-                 '("*DEBUG-ON-UNEXPECTED-ERROR*" "*DEBUG-ON-ASSERTION-FAILURE*"
-                   "*PRINT-TEST-RUN-PROGRESS*"))
-      '(nil nil nil)
-    (funcall name))
-  (let* ((context (symbol-value (its "FIASCO" "*LAST-TEST-RESULT*")))
-         (failures (mapcar #'fiasco-assertion (reverse (call-its "FIASCO" "FAILURES-OF" context))))
+  ;; A test that no other test called returns its context last. *LAST-TEST-RESULT* may be that of
+  ;; another thread.
+  (let* ((context (progv (mapcar (lambda (name) (its "FIASCO" name))
+                                 '("*DEBUG-ON-UNEXPECTED-ERROR*" "*DEBUG-ON-ASSERTION-FAILURE*"
+                                   "*PRINT-TEST-RUN-PROGRESS*"))
+                      '(nil nil nil)
+                    (first (last (multiple-value-list (funcall name))))))
+         (failures (loop for failure in (reverse (call-its "FIASCO" "FAILURES-OF" context))
+                         collect (fiasco-assertion failure context)))
          (count (length (call-its "FIASCO" "ASSERTIONS-OF" context)))
          (failed (count :failed failures :key #'assertion-status)))
-    (append (loop repeat (max 0 (- count failed)) collect (make-assertion))
-            (when (plusp (call-its "FIASCO" "SKIPS-OF" context))
-              (list (make-assertion :status :skipped)))
-            failures)))
+    (values (append (loop repeat (max 0 (- count failed)) collect (make-assertion))
+                    (loop repeat (call-its "FIASCO" "SKIPS-OF" context)
+                          collect (make-assertion :status :skipped))
+                    failures)
+            ;; A test that skips its rest is skipped, though assertions before that passed.
+            (and (null failures) (its-slot context "SELF-SKIPPED") :skipped))))
 
 ;;; 1AM: a failed check signals an error, which ends the test
 
@@ -250,19 +283,26 @@
 (define-framework "1am" "1AM"
     (:tests (loop for name in (reverse (symbol-value (its "1AM" "*TESTS*")))
                   collect (named-test name (fdefinition name)))
+     :remove (lambda (name &aux (tests (its "1AM" "*TESTS*")))
+               (setf (symbol-value tests) (remove name (symbol-value tests))))
      :run (name))
-  (let* ((passed 0)
-         (*failed-check* nil)
-         (around (list (cons (its "1AM" "PASSED")
-                             (lambda (function) (incf passed) (funcall function)))
-                       (cons (its "1AM" "%SIGNALS") #'noted-signals))))
-    (loop for (symbol . function) in around do (encapsulate symbol 'steelbank function))
-    (let ((failure (unwind-protect (handler-case (progn (funcall name) nil)
-                                     (error (condition) (list (1am-failure condition))))
-                     (loop for (symbol) in around do (unencapsulate symbol 'steelbank)))))
-      (append (loop repeat passed collect (make-assertion)) failure))))
+  ;; Bind the counter as 1AM does, so that it does not count the checks of other threads.
+  (let ((*failed-check* nil)
+        (counter (its "1AM" "*PASS-COUNT*")))
+    (encapsulate (its "1AM" "%SIGNALS") 'steelbank #'noted-signals)
+    (unwind-protect
+         (progv (list counter (its "1AM" "*RUNNING*")) (list 0 t)
+           (let ((failure (handler-case (progn (funcall name) nil)
+                            (error (condition) (list (1am-failure condition))))))
+             (append (loop repeat (symbol-value counter) collect (make-assertion)) failure)))
+      (unencapsulate (its "1AM" "%SIGNALS") 'steelbank))))
 
 ;;; Rove
+
+(defun rove-equality ()
+  "Return the symbol of Rove's predicate for macro expansions, or NIL if this version has none."
+  (let ((package (find-package "ROVE/CORE/ASSERTION")))
+    (and package (find-symbol "EQUAL*" package))))
 
 (defun rove-assertions (result test)
   "Return the assertions in RESULT, a test or an assertion of Rove, of the test called TEST."
@@ -272,7 +312,9 @@
               append (loop for inner in (coerce (its-slot result part) 'list)
                            append (rove-assertions inner test)))
         (let* ((reason (its-slot result "REASON"))
+               ;; FORM is the expansion of the asserted form, which is the first of STEPS.
                (form (its-slot result "FORM"))
+               (written (if (its-slot result "STEPS") (first (its-slot result "STEPS")) form))
                (values (mapcar #'cons (its-slot result "ARGS") (its-slot result "VALUES")))
                (own (and (consp form) (loop for part in (rest form)
                                             for known = (find part values :key #'car :test #'eq)
@@ -283,14 +325,15 @@
                                (call-its "ROVE/CORE/RESULT" "ASSERTION-DESCRIPTION" result)))))
           (list (compared-assertion (and (consp form) (= (length form) 3) (= (length own) 2)
                                          (not (its-slot result "NEGATIVE"))
-                                         (first form))
+                                         ;; EXPANDS expands to Rove's own predicate of equality.
+                                         (if (eq (first form) (rove-equality)) 'equal (first form)))
                                     (and (is "FAILED") (null reason)
                                          (if (= (length own) 2) own values))
                                     :status (cond ((is "PASSED") :passed)
                                                   ((is "PENDING") :skipped)
                                                   ((typep reason 'condition) :error)
                                                   (t :failed))
-                                    :form (if (eq form t) nil form)
+                                    :form (if (eq written t) nil written)
                                     :within (remove test (its-slot result "LABELS"))
                                     :message message))))))
 
@@ -300,6 +343,8 @@
                               for function = (call-its "ROVE/CORE/SUITE/PACKAGE" "GET-TEST" name)
                               collect (make-test :name name :package (its-slot suite "PACKAGE")
                                                  :function function :designator (cons suite name))))
+     :remove (lambda (designator)
+               (call-its "ROVE/CORE/SUITE/PACKAGE" "REMOVE-TEST" (cdr designator)))
      :run (designator))
   (destructuring-bind (suite . name) designator
     (let ((stats (make-instance (its "ROVE/CORE/STATS" "STATS"))))
@@ -375,6 +420,9 @@
                                                  :package (its-slot test "HOME")
                                                  :function (first (its-slot test "TESTS"))
                                                  :designator test)))
+     :remove (lambda (test)
+               (call-its "ORG.SHIRAKUMO.PARACHUTE" "REMOVE-TEST"
+                         (its-slot test "NAME") (its-slot test "HOME")))
      :run (test))
   ;; Run the test within its parents, because their fixtures, dependencies and skips apply to it.
   ;; Its children are separate tests.
@@ -418,10 +466,12 @@
                   for name = (its-slot test "NAME")
                   collect (make-test :name name :package (its-slot test "EVAL-PACKAGE")
                                      :function (and (fboundp name) (fdefinition name))
-                                     :designator name))
-     :run (name))
-  (let* ((all (call-its "LISP-UNIT2" "RUN-TESTS" :tests (list name)))
-         (result (elt (its-slot all "RESULTS") 0)))
+                                     :designator test))
+     :remove (lambda (test) (call-its "LISP-UNIT2" "UNINSTALL-TEST" test))
+     :run (test))
+  (call-its "LISP-UNIT2" "RUN-TESTS" :tests (list (its-slot test "NAME")))
+  ;; The run's results lack a test if a context fails before it calls the test.
+  (let ((result (its-slot test "MOST-RECENT-RESULT")))
     (flet ((all (part)
              (let ((collected (its-slot result part)))
                (if (listp collected) collected (call-its "LISP-UNIT2" "HEAD" collected)))))

@@ -17,9 +17,11 @@
                 (t (format nil "#<~a>" (type-name-text object))))))
     (if (> (length text) limit) (concatenate 'string (subseq text 0 limit) "...") text)))
 
-(defun printed-value (object package limit &key plainly (length 1000) (level 20))
+(defun printed-value (object package limit
+                      &key plainly (length 1000) (level 20) (circle (> limit 200)))
   "Return OBJECT as PRIN1 prints it in PACKAGE, at most LIMIT characters."
-  ;; LENGTH and LEVEL limit the elements and levels. Second value: whether the text was truncated.
+  ;; LENGTH and LEVEL limit the elements and levels. With CIRCLE, shared objects have labels; in a
+  ;; short text, labels would only obscure the value. Second value: whether the text was truncated.
   ;; Third value: whether printing failed. With PLAINLY, no user code runs.
   (if plainly
       (values (plain-text object limit) nil
@@ -30,9 +32,7 @@
                  (cut (catch 'enough
                         (with-plain-printing
                           (let ((*print-length* length) (*print-level* level)
-                                ;; In a short text, labels of shared objects would only obscure the
-                                ;; value.
-                                (*print-circle* (> limit 200))
+                                (*print-circle* circle)
                                 (*read-default-float-format* 'single-float)
                                 (*package* package))
                             (prin1 object stream)))

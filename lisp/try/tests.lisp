@@ -7,9 +7,10 @@
   "A test framework: its NAME, and the PACKAGE by which it is recognized."
   ;; LIST is a function that returns the tests. RUN is a function that runs the test of a
   ;; designator. RUN returns the assertions. If they do not determine the status, it also returns
-  ;; the status and a message.
+  ;; the status and a message. REMOVE is a function that removes the test of a designator from the
+  ;; framework's tables.
   (name "" :type string) (package "" :type string)
-  (list nil :type symbol) (run nil :type symbol))
+  (list nil :type symbol) (run nil :type symbol) (remove nil :type function))
 
 (defvar *frameworks* '()
   "The supported frameworks.")
@@ -45,11 +46,12 @@
   "The result of one assertion. STATUS is :PASSED, :FAILED, :ERROR or :SKIPPED."
   ;; EXPECTED and ACTUAL are lists of one value, or empty if that value is unknown.
   ;; VALUES are conses of a form and its value. WITHIN are the names of the enclosing sections of
-  ;; the test, outermost first.
+  ;; the test, outermost first. TEST is the name of the called test that contains the assertion, if
+  ;; any.
   (status :passed :type keyword)
   (form nil)
   (expected '() :type list) (actual '() :type list)
-  (values '() :type list) (within '() :type list)
+  (values '() :type list) (within '() :type list) (test nil :type symbol)
   (message nil :type (or null string)))
 
 (defun known-framework (name)
@@ -92,27 +94,35 @@
   "Return true if OBJECT is of the class NAME of PACKAGE."
   (typep object (its package name)))
 
-(defun assertion-text (value package limit)
+(defun assertion-text (value package limit &key (circle t))
   "Return the printed text of VALUE, an expected or actual value of an assertion."
   (if (stringp value)
       (bounded-text (prin1-to-string value) limit)
-      (values (printed-value value package limit :length 50 :level 8))))
+      (values (printed-value value package limit :length 50 :level 8 :circle circle))))
+
+(defun form-text (form package)
+  "Return the printed text of FORM, an asserted form."
+  ;; The compiler shares equal parts of constants. Labels for them are not in the source.
+  (assertion-text form package 400 :circle nil))
 
 (defun assertion-json (assertion package)
   "Return ASSERTION, which did not pass, as a JSON object. Names are printed relative to PACKAGE."
   (object "status" (word (assertion-status assertion))
           "form" (and (assertion-form assertion)
-                      (assertion-text (assertion-form assertion) package 400))
+                      (form-text (assertion-form assertion) package))
           "expected" (and (assertion-expected assertion)
                           (assertion-text (first (assertion-expected assertion)) package 400))
           "actual" (and (assertion-actual assertion)
                         (assertion-text (first (assertion-actual assertion)) package 400))
           "values" (loop for (form . value) in (assertion-values assertion)
                          repeat 8
-                         collect (object "form" (assertion-text form package 400)
+                         collect (object "form" (form-text form package)
                                          "value" (assertion-text value package 400)))
           "within" (loop for part in (assertion-within assertion)
                          collect (bounded-text (princ-to-string part) 200))
+          "called" (let ((test (assertion-test assertion)))
+                     (and test (symbol-package test)
+                          (list (package-name (symbol-package test)) (symbol-name test))))
           "message" (and (assertion-message assertion)
                          (bounded-text (assertion-message assertion) 600))))
 
@@ -185,7 +195,9 @@
                     for name = (first (uiop:ensure-list (test-name test)))
                     for origin = (gethash (test-identity test) *test-origins*)
                     for function = (test-function test)
-                    for file = (or (and function (values (function-file function))) (first origin))
+                    ;; The function may be of another file, with a helper that makes tests.
+                    for file = (or (first origin)
+                                   (and function (values (function-file function))))
                     for last-load = (gethash (first origin) *file-loads*)
                     for package = (and (test-package test) (package-name (test-package test)))
                     collect (object
@@ -196,13 +208,26 @@
                              "file" file
                              "outdated" (json-boolean (and origin (not (eq origin last-load))))))))
 
+(defun test-called (framework name)
+  "Return the test of FRAMEWORK with the printed name NAME."
+  (or (find name (funcall (framework-list framework)) :key #'test-text :test #'string=)
+      (error "There is no test ~a." name)))
+
+(define-question "remove-tests" (&rest names)
+  "Remove tests from the tables of their frameworks, and return the number of removed tests."
+  ;; NAMES are the names of frameworks and the printed names of tests, in turn.
+  (loop for (framework name) on names by #'cddr
+        count (around-user-code
+                (let ((framework (known-framework framework)))
+                  (funcall (framework-remove framework)
+                           (test-designator (test-called framework name)))
+                  t))))
+
 (define-question "run-test" (framework test)
   "Run the test of FRAMEWORK with the printed name TEST."
   (let* ((framework (or (known-framework framework)
                         (error "There is no framework ~a." framework)))
-         (known (or (find test (funcall (framework-list framework))
-                          :key #'test-text :test #'string=)
-                    (error "There is no test ~a." test)))
+         (known (test-called framework test))
          (package (or (test-package known) *package*)))
     (call-as-test (lambda ()
                     (let ((*package* package))
@@ -211,31 +236,44 @@
 
 ;;; Systems
 
+(defun dependency-names (operation system)
+  "Return the names of the systems that OPERATION on SYSTEM depends on."
+  ;; The definition of each secondary system depends on that of its primary system.
+  (loop for (needed . components) in (asdf:component-depends-on operation system)
+        unless (typep needed '(or (eql asdf:define-op) asdf:define-op))
+          nconc (loop for component in components
+                      for name = (typecase component
+                                   (string component)
+                                   (symbol (string-downcase component))
+                                   (asdf:system (asdf:component-name component)))
+                      when (and name (asdf:find-system name nil))
+                        collect name)))
+
 (defun test-dependencies (system)
   "Return the names of the systems that probably contain tests of SYSTEM."
-  ;; They have usual names, or are dependencies of SYSTEM's test-op or load-op. A dependency counts
-  ;; if it has the same primary system as SYSTEM, or test in its name.
-  (let ((primary (asdf:primary-system-name system)))
-    (remove-duplicates
-     (append
-      ;; Many test-ops name the system with the tests only in code, so try the usual names.
-      (loop for suffix in '("/test" "/tests" "-test" "-tests")
-            for name = (concatenate 'string primary suffix)
-            when (asdf:find-system name nil)
-              collect name)
-      (loop for (nil . components) in (append (asdf:component-depends-on 'asdf:test-op system)
-                                              (asdf:component-depends-on 'asdf:load-op system))
-            nconc (loop for component in components
-                        for name = (typecase component
-                                     (string component)
-                                     (symbol (string-downcase component))
-                                     (asdf:system (asdf:component-name component)))
-                        when (and name
-                                  (asdf:find-system name nil)
-                                  (or (string= (asdf:primary-system-name name) primary)
-                                      (search "test" name :test #'char-equal)))
-                          collect name)))
-     :test #'string=)))
+  ;; They have usual names, are dependencies of SYSTEM's test-op, or are parts of SYSTEM. A system
+  ;; that SYSTEM only uses has its own tests.
+  (let* ((own (asdf:component-name system))
+         (primary (asdf:primary-system-name system))
+         (empty (null (asdf:component-children system))))
+    (flet ((related-p (name)
+             (or (string= (asdf:primary-system-name name) primary)
+                 (search "test" name :test #'char-equal)))
+           (part-p (name)
+             (or (uiop:string-prefix-p (concatenate 'string own "/") name)
+                 (and (string= (asdf:primary-system-name name) primary)
+                      (typep (asdf:find-system name) 'asdf:package-inferred-system)))))
+      (remove-duplicates
+       (append
+        ;; Many test-ops name the system with the tests only in code, so try the usual names.
+        (loop for suffix in '("/test" "/tests" "-test" "-tests")
+              for name = (concatenate 'string own suffix)
+              when (asdf:find-system name nil)
+                collect name)
+        (remove-if-not #'related-p (dependency-names 'asdf:test-op system))
+        ;; A system without files collects others.
+        (remove-if-not (if empty #'related-p #'part-p) (dependency-names 'asdf:load-op system)))
+       :test #'string=))))
 
 (define-question "test-systems" (name)
   "Return the system NAME and the systems that probably contain its tests, each with its files."

@@ -7,12 +7,13 @@ pub(crate) mod tool;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::places::{TestForm, TestPlaces, place_assertions};
+use self::places::{TestForm, TestPlaces};
 use super::trial;
 use super::trial::{FailureReport, TrialFailure, TrialFailureKind};
 use crate::answer::location::{Location, as_text};
@@ -217,6 +218,10 @@ pub struct AssertionResult {
     /// Names of the enclosing sections of the test, outermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub within: Vec<String>,
+    /// The package and the name of the test that contains the form, if the test called another.
+    #[serde(default, skip_serializing)]
+    #[schemars(skip)]
+    pub(crate) called: Option<(String, String)>,
     /// The form that was asserted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<String>,
@@ -259,6 +264,8 @@ pub(crate) struct FrameworkTest {
     shown: LispName,
     #[serde(skip)]
     place: Option<TestForm>,
+    #[serde(skip)]
+    places: Arc<TestPlaces>,
 }
 
 /// Whether ASDF finds a system.
@@ -358,12 +365,12 @@ impl TestSystems {
         context: &QueryContext<'_>,
         control: &Control,
     ) -> Result<Vec<FrameworkTest>, Error> {
-        let (all, _): (Vec<FrameworkTest>, _) =
+        let (mut tests, _): (Vec<FrameworkTest>, _) =
             context.ask_on(Lane::Work, "list-tests", Vec::new(), control)?;
-        let places = TestPlaces::of(context, &self.systems);
-        let mut tests = all;
+        let places = Arc::new(TestPlaces::of(context, &self.systems));
         for test in &mut tests {
             test.place = places.of_test(test);
+            test.places = Arc::clone(&places);
             // A test named by a string has no symbol.
             let symbol = test.package.as_ref().map(|package| canonical(package, &test.name));
             test.shown = match symbol {
@@ -371,7 +378,13 @@ impl TestSystems {
                 _ => LispName::of_text(&*test.test),
             };
         }
-        tests.retain(|test| places.belongs(test) && !test.is_deleted(&places));
+        tests.retain(|test| places.belongs(test));
+        let (deleted, tests): (Vec<_>, Vec<_>) = tests.into_iter().partition(|test| test.is_deleted(&places));
+        if !deleted.is_empty() {
+            // Other tests may depend on them, and a test-op may run them.
+            let names = deleted.into_iter().flat_map(|test| [test.framework, test.test]).collect();
+            let _: (usize, _) = context.ask_on(Lane::Work, "remove-tests", names, control)?;
+        }
         Ok(tests)
     }
 }
@@ -439,7 +452,7 @@ impl FrameworkTest {
         control: &Control,
     ) -> Result<TestResult, Error> {
         let arguments = vec!["run-test".to_owned(), self.framework.clone(), self.test.clone()];
-        run(context, self.not_run(), self.place.as_ref(), arguments, allowed, control)
+        run(context, self.not_run(), Some(self), arguments, allowed, control)
     }
 }
 
@@ -462,7 +475,7 @@ pub(crate) fn run_test_op(
 fn run(
     context: &QueryContext<'_>,
     mut result: TestResult,
-    form: Option<&TestForm>,
+    test: Option<&FrameworkTest>,
     arguments: Vec<String>,
     allowed: Duration,
     control: &Control,
@@ -502,8 +515,8 @@ fn run(
     result.checks = report.checks;
     result.passed = report.checks.passed;
     result.assertions = report.assertions;
-    if let Some(form) = form {
-        place_assertions(context, form, &mut result.assertions);
+    if let Some(test) = test {
+        test.places.place_assertions(context, test.place.as_ref(), &mut result.assertions);
     }
     let mut places = context.places();
     result.failure = report.failure.map(|failure| failure.placed(&context.index, &mut places, None));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use steelbank_reader::lines::LineIndex;
-use steelbank_reader::{Datum, Dialect, Features, FormId, LispText, Range, TokenKind};
+use steelbank_reader::{Datum, Dialect, Features, FormId, FormKind, LispText, Range, TokenKind};
 use steelbank_text::DefinitionKind;
 
 use super::{AssertionResult, FrameworkTest, TestSystem};
@@ -36,6 +36,7 @@ pub(super) struct TestForm {
 }
 
 /// The definitions of the tests of some systems.
+#[derive(Debug, Default)]
 pub(super) struct TestPlaces {
     files: BTreeSet<PathBuf>,
     packages: BTreeSet<String>,
@@ -100,6 +101,29 @@ impl TestPlaces {
     /// Returns whether the files contain a form that names the test and defines it.
     pub(super) fn is_written(&self, test: &FrameworkTest) -> bool {
         self.written_form(test).is_some()
+    }
+
+    /// Sets the positions of the assertions of the test that `own` defines. An assertion of a
+    /// called test is in the definition of that test.
+    pub(super) fn place_assertions(
+        &self,
+        context: &QueryContext<'_>,
+        own: Option<&TestForm>,
+        assertions: &mut [AssertionResult],
+    ) {
+        let mut by_test: BTreeMap<Option<(String, String)>, Vec<&mut AssertionResult>> = BTreeMap::new();
+        for assertion in assertions {
+            by_test.entry(assertion.called.clone()).or_default().push(assertion);
+        }
+        for (called, mut assertions) in by_test {
+            let form = match called {
+                Some((package, name)) => self.forms.get(&SymbolName::new(package, name)),
+                None => own,
+            };
+            if let Some(form) = form {
+                place_in(context, form, &mut assertions);
+            }
+        }
     }
 
     /// Tests whether a test belongs to the systems. If the test's file is known, it must be one of
@@ -213,11 +237,7 @@ fn definers_used(
 
 /// Sets the position of each assertion with a form that occurs exactly once in the test that `form`
 /// defines.
-pub(super) fn place_assertions(
-    context: &QueryContext<'_>,
-    form: &TestForm,
-    assertions: &mut [AssertionResult],
-) {
+fn place_in(context: &QueryContext<'_>, form: &TestForm, assertions: &mut [&mut AssertionResult]) {
     let Some(within) = form.place.range.filter(|_| assertions.iter().any(|known| known.form.is_some()))
     else {
         return;
@@ -245,20 +265,40 @@ pub(super) fn place_assertions(
 /// Returns the tokens of a form, with symbols stripped of packages, for comparing a printed form
 /// with the source.
 fn shape(text: &LispText, bytes: &[u8], form: FormId) -> Vec<String> {
-    let mut parts = vec!["(".to_owned()];
-    for element in text.elements(form) {
-        match element {
-            Datum::Form(inner) => parts.extend(shape(text, bytes, inner)),
-            Datum::Token(index) => {
-                let token = &text.tokens()[index];
-                parts.push(match token.kind {
-                    TokenKind::Symbol => token.symbol(bytes).name.into_owned(),
-                    _ => String::from_utf8_lossy(bytes.get(token.span.indices()).unwrap_or_default())
-                        .into_owned(),
-                });
+    let mut parts = Vec::new();
+    add_shape(text, bytes, &Datum::Form(form), &mut parts);
+    parts
+}
+
+/// Appends the tokens of `datum` to `parts`, as [`shape`] returns them.
+fn add_shape(text: &LispText, bytes: &[u8], datum: &Datum, parts: &mut Vec<String>) {
+    match datum {
+        Datum::Form(form) => {
+            let elements: Vec<Datum> = text.elements(*form).collect();
+            // SBCL prints `'x` and `#'x` as lists.
+            match (text.form(*form).map(|form| form.kind), &elements[..]) {
+                (Some(FormKind::Quote | FormKind::Function), [quoted]) => {
+                    return add_shape(text, bytes, quoted, parts);
+                }
+                (_, [Datum::Token(head), quoted])
+                    if ["QUOTE", "FUNCTION"].contains(&&*text.tokens()[*head].symbol(bytes).name) =>
+                {
+                    return add_shape(text, bytes, quoted, parts);
+                }
+                _ => {}
             }
+            parts.push("(".to_owned());
+            elements.iter().for_each(|element| add_shape(text, bytes, element, parts));
+            parts.push(")".to_owned());
+        }
+        Datum::Token(index) => {
+            let token = &text.tokens()[*index];
+            parts.push(match token.kind {
+                TokenKind::Symbol => token.symbol(bytes).name.into_owned(),
+                _ => {
+                    String::from_utf8_lossy(bytes.get(token.span.indices()).unwrap_or_default()).into_owned()
+                }
+            });
         }
     }
-    parts.push(")".to_owned());
-    parts
 }
