@@ -53,6 +53,7 @@ sessions! {
     @[("CL_SOURCE_REGISTRY", newer_asdf())]; local_nicknames_load_with_newer_asdf
     names_in_text_are_never_unused
     names_looked_up_are_not_unused
+    names_made_at_run_time_are_reported
     object_parts_have_paths
     outline_impact_and_graph_match_project
     reload_redefines_constants_and_structures

@@ -73,6 +73,9 @@ fn head(plan: &RenamePlan, files: usize, applied: bool, worded: Option<Wording>)
             "\nNote: Code at these places generates names at run time, perhaps the old name: {places}."
         );
     }
+    if !plan.strings.is_empty() {
+        let _ = write!(text, "\nThe name is in strings that code may read: {}", plan.strings.listed());
+    }
     if !plan.other_text.is_empty() {
         let _ = write!(text, "\n{}", plan.other_text.sentence());
         let _ = match (plan.edits_of_words(), worded) {
