@@ -226,7 +226,7 @@ impl Templates<'_> {
         }
     }
 
-    /// Returns the upcased elements of the quoted list that `variable` iterates over or is bound to.
+    /// Returns the upcased elements of the quoted list that `variable` iterates over or holds.
     /// Follows at most two variables.
     fn elements_of(&self, variable: &Token, followed: usize) -> Option<Vec<String>> {
         let name = variable.symbol(self.bytes).name;

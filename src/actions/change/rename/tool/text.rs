@@ -148,7 +148,7 @@ impl fmt::Display for Verified {
             true => write!(f, "Verified: {compared} {same}"),
             false => {
                 let differences = counted(self.differences_total, "difference", "differences");
-                write!(f, "Not equivalent ({compared} were compared); {differences}:")
+                write!(f, "Not equivalent; {differences}:")
             }
         }?;
         for difference in &self.differences {
@@ -168,10 +168,11 @@ impl fmt::Display for Verified {
             let shown = some_of(&self.computed, String::clone);
             write!(f, "\nNot verified, because code generates them at run time: names from {shown}.")?;
         }
-        for failed in &self.failed {
+        // A load that fails only after the rename is a difference.
+        for failed in self.failed.iter().filter(|_| self.same) {
             write!(f, "\nNot verified, because loading fails: {failed}")?;
         }
-        if !self.not_loaded.is_empty() {
+        if self.same && !self.not_loaded.is_empty() {
             let files = self.not_loaded.join(", ");
             write!(f, "\nNot verified, because no system that loads contains them: {files}.")?;
         }
