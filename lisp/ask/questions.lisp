@@ -68,7 +68,12 @@
 (define-question "find-definitions" (name package)
   "Return the definitions, in recorded files, of symbol NAME of PACKAGE and of its SETF function."
   (with-named-symbol (symbol status) (name package)
-    (object "status" "found" "definitions" (definitions-json symbol))))
+    (object "status" "found"
+            "defined" (and (or (fboundp symbol)
+                               (find-class symbol nil)
+                               (not (eq (variable-kind symbol) :unknown)))
+                           :true)
+            "definitions" (definitions-json symbol))))
 
 (define-question "values" (package source &optional json)
   "Read and evaluate the forms of SOURCE in PACKAGE; an error ends the call."

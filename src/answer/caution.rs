@@ -98,6 +98,8 @@ pub enum Caution {
     },
     /// The name also occurs in text that is not Lisp.
     OtherText(OtherText),
+    /// The name also occurs among other words in strings.
+    Strings(OtherText),
     /// A message of Lisp, or a caution of an earlier answer that was stored as JSON.
     Text(String),
 }
@@ -227,6 +229,9 @@ impl Display for Caution {
                 counted(*lines, "line", "lines")
             ),
             Self::OtherText(text) => f.write_str(&text.sentence()),
+            Self::Strings(strings) => {
+                write!(f, "The name is also in strings that code may read: {}", strings.listed())
+            }
             Self::Text(sentence) => f.write_str(sentence),
         }
     }

@@ -29,11 +29,14 @@ impl OtherText {
     /// Counts `words`, which must be grouped by file.
     pub(crate) fn new(words: &[WordMatch]) -> Self {
         let place = |word: &WordMatch| Location::new(word.path.to_string_lossy()).at(word.at);
-        Self {
-            count: words.len(),
-            files: words.chunk_by(|left, right| left.path == right.path).count(),
-            places: words.iter().take(MOST_PLACES).map(place).collect(),
-        }
+        Self::of(words.iter().map(place).collect())
+    }
+
+    /// Counts `places`, which must be grouped by file.
+    pub(crate) fn of(mut places: Vec<Location>) -> Self {
+        let (count, files) = (places.len(), places.chunk_by(|left, right| left.file == right.file).count());
+        places.truncate(MOST_PLACES);
+        Self { count, files, places }
     }
 
     /// Returns whether there are no occurrences.
@@ -43,9 +46,14 @@ impl OtherText {
 
     /// Returns a sentence with the counts and the first places.
     pub fn sentence(&self) -> String {
+        format!("Other text: {}", self.listed())
+    }
+
+    /// Returns the counts and the first places.
+    pub(crate) fn listed(&self) -> String {
         let (places, files) = (counted(self.count, "place", "places"), counted(self.files, "file", "files"));
         let shown: Vec<String> = self.places.iter().map(Location::to_string).collect();
         let more = if self.places.len() < self.count { ", …" } else { "" };
-        format!("Other text: {places} in {files}: {}{more}.", shown.join(", "))
+        format!("{places} in {files}: {}{more}.", shown.join(", "))
     }
 }

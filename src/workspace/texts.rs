@@ -47,6 +47,9 @@ pub enum TextState {
     /// name is in a string that is read or formatted, or in a symbol lookup.
     #[serde(rename = "named")]
     RuntimeName,
+    /// The name is in a string that code may read or compare with names.
+    #[serde(rename = "string")]
+    InString,
 }
 
 /// The occurrences of a name in a file's text.

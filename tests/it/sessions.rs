@@ -55,6 +55,7 @@ sessions! {
     names_given_to_macros_are_noted
     names_in_text_are_never_unused
     names_looked_up_are_not_unused
+    names_made_at_run_time_are_reported
     object_parts_have_paths
     outline_impact_and_graph_match_project
     reload_redefines_constants_and_structures

@@ -117,6 +117,30 @@ fn command_renames_verifies_and_undoes() {
 }
 
 #[test]
+fn refusal_reports_system_and_diagnostic() {
+    let folder = Folder::new("rename-cause");
+    let systems = "(defsystem \"rn\" :components ((:file \"a\") (:file \"b\" :depends-on (\"a\"))))";
+    fs::create_dir_all(folder.0.join("project")).unwrap();
+    let root = folder.0.join("project").canonicalize().unwrap();
+    let text = "(defpackage :rn (:use :cl))\n(in-package :rn)\n\
+        (defmacro def-checked (name)\n  (unless (string= name \"ALPHA\") (warn \"~a is unknown.\" name))\n  \
+        `(defun ,name () 1))\n(def-checked alpha)\n";
+    fs::write(root.join("rn.asd"), systems).unwrap();
+    fs::write(root.join("a.lisp"), text).unwrap();
+    fs::write(root.join("b.lisp"), "(in-package :rn)\n(defun user () (alpha))\n").unwrap();
+    let answer = steelbank(
+        &root,
+        &folder.0.join("cache"),
+        &["rename", "rn::alpha", "gamma", "--scope", "symbol", "--apply"],
+    );
+    let expected = "Not equivalent; 2 differences:\n  \
+        rn does not load after the rename: warning a.lisp:6: GAMMA is unknown.\n  \
+        new: warning a.lisp:6: GAMMA is unknown.\n\n";
+    assert!(answer.contains(expected), "{answer}");
+    assert_eq!(fs::read_to_string(root.join("a.lisp")).unwrap(), text);
+}
+
+#[test]
 fn rename_outlives_its_call() {
     let folder = Folder::new("rename-wait");
     let root = folder.0.join("project");

@@ -58,6 +58,7 @@ use crate::actions::symbols::find_definition::{
 };
 use crate::actions::uses::code_find_references;
 use crate::actions::uses::code_find_references::{code_find_references, found};
+use crate::actions::uses::strings::{NameInString, StringKind, strings_naming};
 use crate::actions::uses::symbol_uses::SymbolUses;
 use crate::actions::uses::unloaded::{Likelihood, TokenResolver};
 use crate::actions::uses::via::{ExpansionOrigin, Origins};
@@ -305,6 +306,7 @@ impl<'a> Planner<'a> {
             None => self.plan.derived = self.derived(&files, &mut editor)?,
         }
         self.doubts(&text, &mut editor);
+        self.strings(&mut editor);
         self.other_text(&mut editor);
         self.plan.places = places;
         let (edited, unreadable) = editor.finish();
@@ -561,6 +563,19 @@ impl<'a> Planner<'a> {
                 }
             }
         }
+        let may_define = |token: &SymbolToken| {
+            use SyntaxRole::{Argument, Block, Class, Export, Import, LoopKeyword, Operator, Type};
+            let uses = [Argument, Block, Class, Export, Import, LoopKeyword, Operator, Type];
+            token.definable || !(uses.contains(&token.role) || token.binds)
+        };
+        if let Some(made) = image.without_source(self.context, self.view, self.uses.sought())
+            && !files.iter().flat_map(|file| &file.tokens).any(may_define)
+            && text.possible.iter().chain(&text.certain).all(|place| !place.token.defines)
+        {
+            let message = format!("{} has no definition to edit. {made}", self.plan.symbol);
+            self.conflict(ConflictKind::Made, message);
+            return Ok(None);
+        }
         if own.is_empty() || own.iter().any(stands) || text.certain.iter().any(edited) {
             return Ok(None);
         }
@@ -605,28 +620,43 @@ impl<'a> Planner<'a> {
             self.caution(CautionKind::UnknownPackage, message, place_names(&unknown));
         }
         self.plan.doubtful.extend(unknown);
-        let named = self.strings_of_name();
-        for (strings, reason, message) in [
-            (
-                &text.strings,
-                "a string that code reads at run time",
-                "Strings that code reads at run time name the symbol.",
-            ),
-            (
-                &named,
-                "a string equal to the name",
-                "Strings are equal to the symbol's name: code may compare names with them.",
-            ),
-        ] {
-            let left = editor.doubts(strings, reason);
-            if self.request.strings {
-                editor.text(strings);
-            } else if !left.is_empty() {
-                self.caution(CautionKind::InString, message.to_owned(), place_names(&left));
-                self.plan.doubtful.extend(left);
+        let texts =
+            ["a string that code reads at run time", "Strings that code reads at run time name the symbol."];
+        self.named_in_strings(&text.strings, texts, editor);
+        editor.text(&text.prose);
+    }
+
+    /// Edits strings that contain the name if this was requested, and otherwise reports them.
+    fn strings(&mut self, editor: &mut Editor<'_>) {
+        let project = self.context.project;
+        let (mut equal, mut code, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        for found in strings_naming(project, self.view, &self.uses) {
+            let place = found.place(project);
+            let NameInString { file, token, kind } = found;
+            let string = edits::TextPlace { file, token };
+            match kind {
+                StringKind::Equal => equal.push(string),
+                StringKind::Code if self.request.strings => code.push(string),
+                StringKind::Code | StringKind::Words => places.push(place),
             }
         }
-        editor.text(&text.prose);
+        editor.text(&code);
+        self.plan.strings = OtherText::of(places);
+        let message = "Strings are equal to the symbol's name: code may compare names with them.";
+        self.named_in_strings(&equal, ["a string equal to the name", message], editor);
+    }
+
+    /// Edits `strings` if this was requested. Otherwise adds a caution, and reports those that are
+    /// not edited.
+    fn named_in_strings(&mut self, strings: &[edits::TextPlace], texts: [&str; 2], editor: &mut Editor<'_>) {
+        let [reason, message] = texts;
+        let left = editor.doubts(strings, reason);
+        if self.request.strings {
+            editor.text(strings);
+        } else if !left.is_empty() {
+            self.caution(CautionKind::InString, message.to_owned(), place_names(&left));
+            self.plan.doubtful.extend(left);
+        }
     }
 }
 

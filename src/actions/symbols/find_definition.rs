@@ -8,7 +8,8 @@
 mod text;
 pub(crate) mod tool;
 
-use crate::answer::{LispKind, LispName, Location};
+use crate::actions::uses::computed::all_computed_names;
+use crate::answer::{LispKind, LispName, Location, some_of};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -22,12 +23,13 @@ use crate::answer::NotFound;
 use crate::answer::designator::{FunctionName, PrintedName};
 use crate::answer::location::as_text;
 use crate::answer::lookup::{Asked, NamedSymbol, about_symbol, find_package};
+use crate::answer::package_owner::PackageOwner;
 use crate::engine::{Control, Lane, read_json};
 use crate::handle::{Error, QueryContext, Question};
 use crate::source::positions::{Evidence, Occurrence, PositionedFile, universal_write_date};
 use crate::source::tap::operators::Defined;
 use crate::source::tap::roles::SyntaxRole;
-use crate::workspace::FileVersion;
+use crate::workspace::{FileVersion, TreeView};
 use steelbank_reader::Range;
 use steelbank_xref::{Index, SymbolName};
 
@@ -37,6 +39,9 @@ pub struct ImageDefinitions {
     /// The definitions; absent if there are none.
     #[serde(default)]
     pub definitions: Vec<ImageDefinition>,
+    /// Whether the symbol names a function, macro, class or global variable.
+    #[serde(default)]
+    pub defined: bool,
 }
 
 impl ImageDefinitions {
@@ -59,6 +64,27 @@ impl ImageDefinitions {
             context.bank.learn_buffer_texts()?;
         }
         Ok(found)
+    }
+
+    /// Describes the definition of a user's symbol that the image records without a file, and the
+    /// code that may generate its name. Returns `None` if there is no such definition.
+    pub(crate) fn without_source(
+        &self,
+        context: &QueryContext<'_>,
+        view: &TreeView,
+        SymbolName { package, name }: &SymbolName,
+    ) -> Option<String> {
+        let is_recorded = self.definitions.iter().any(|found| found.kind != LispKind::Declaration);
+        if !self.defined || is_recorded || PackageOwner::of(package) != PackageOwner::User {
+            return None;
+        }
+        let made = "Code that ran, such as EVAL, made the definition, and the image records no file with it.";
+        let all = all_computed_names(context, view);
+        let makers = all.iter().filter(|found| !found.is_open() && found.may_make(name));
+        let makers: Vec<String> = makers.map(|found| found.place.to_string()).collect();
+        let generated =
+            || format!("{made} Its name may be generated in {}.", some_of(&makers, String::clone));
+        Some(if makers.is_empty() { made.to_owned() } else { generated() })
     }
 }
 
@@ -155,6 +181,15 @@ pub struct FindDefinitionAnswer {
     /// The package where the name was found, if none was given and CL-USER lacks the name.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
+    /// A sentence if the image has a definition, but no file with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without_source: Option<String>,
+}
+
+impl FindDefinitionAnswer {
+    fn new(symbol: LispName, definitions: Vec<FoundDefinition>, looked_up_in: Option<String>) -> Self {
+        Self { symbol, count: definitions.len(), definitions, looked_up_in, without_source: None }
+    }
 }
 
 /// A symbol that was looked up, with the function name that the request gave.
@@ -233,7 +268,12 @@ impl Question for FindDefinitionRequest {
             resolved => resolved?,
         };
         let image = ImageDefinitions::ask(context, &resolved.sought, control)?;
-        Ok(find_definition(context, &resolved, &image))
+        let mut answer = find_definition(context, &resolved, &image);
+        if answer.definitions.is_empty() {
+            let view = context.project.tree_view();
+            answer.without_source = image.without_source(context, &view, &resolved.sought);
+        }
+        Ok(answer)
     }
 }
 
@@ -256,7 +296,7 @@ fn from_text(context: &QueryContext<'_>, asked: &Asked) -> Option<FindDefinition
         not_loaded: true,
     });
     let definitions: Vec<FoundDefinition> = definitions.collect();
-    Some(FindDefinitionAnswer { symbol, count: definitions.len(), definitions, looked_up_in: None })
+    Some(FindDefinitionAnswer::new(symbol, definitions, None))
 }
 
 /// Adds source positions to the definitions that the image reported, and adds definitions that
@@ -313,12 +353,7 @@ pub(crate) fn find_definition(
     }
     definitions.sort_by(|a, b| (&a.place, a.kind.name(), &a.name).cmp(&(&b.place, b.kind.name(), &b.name)));
     definitions.dedup();
-    FindDefinitionAnswer {
-        symbol: resolved.name.clone(),
-        count: definitions.len(),
-        definitions,
-        looked_up_in: resolved.looked_up_in.clone(),
-    }
+    FindDefinitionAnswer::new(resolved.name.clone(), definitions, resolved.looked_up_in.clone())
 }
 
 /// Finds the method printed as `(METHOD NAME QUALIFIER (CLASS))` in its generic function's

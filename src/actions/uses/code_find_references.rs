@@ -22,6 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::enclosing::Enclosing;
+use super::strings::{NameInString, StringKind, strings_naming};
 use super::symbol_uses::{PlacedUse, RecordedUse, SymbolUses};
 use super::unloaded::{TextDefined, TextState, TextUse, TextUses, text_counts, text_definitions, text_uses};
 use super::via::{ExpansionOrigin, Origins};
@@ -30,7 +31,7 @@ use crate::answer::designator::{Designator, PrintedName};
 use crate::answer::location::columns;
 use crate::answer::lookup::{Asked, Lookup};
 use crate::answer::package_owner::PackageOwner;
-use crate::answer::{Advice, Caution, LispName, Location, NotFound, some_of};
+use crate::answer::{Advice, Caution, LispName, Location, NotFound, OtherText, some_of};
 use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::handle::context::QueryContext;
@@ -56,7 +57,12 @@ impl Question for CodeFindReferencesRequest {
     ) -> Result<CodeFindReferencesAnswer, Error> {
         control.check()?;
         with_search(context, self, |search, index, looked_up_in| {
-            let (mut answer, vendored) = search.answer(self, index, looked_up_in);
+            let is_searched = !self.written && !search.uses.is_standard() && search.uses.with_text();
+            let strings = match is_searched {
+                true => strings_naming(search.project, search.now, search.uses),
+                false => Vec::new(),
+            };
+            let (mut answer, vendored) = search.answer(self, index, looked_up_in, strings);
             answer.cautions.extend(vendored.filter(|_| !self.written));
             answer.loading = context.project.is_loading();
             answer
@@ -64,13 +70,15 @@ impl Question for CodeFindReferencesRequest {
     }
 }
 
-/// Finds the uses of a symbol for the answer to another request. The answer has no caution about
-/// vendored files, and its `loading` is not set.
+/// Finds the uses of a symbol for the answer to another request. The answer has no strings and no
+/// caution about vendored files, and its `loading` is not set.
 pub(crate) fn code_find_references(
     context: &QueryContext<'_>,
     request: &CodeFindReferencesRequest,
 ) -> Result<CodeFindReferencesAnswer, Error> {
-    with_search(context, request, |search, index, looked_up_in| search.answer(request, index, looked_up_in).0)
+    with_search(context, request, |search, index, looked_up_in| {
+        search.answer(request, index, looked_up_in, Vec::new()).0
+    })
 }
 
 /// One use of a symbol, with the text of its line.
@@ -408,9 +416,18 @@ impl UseSearch<'_> {
         request: &CodeFindReferencesRequest,
         index: &Index,
         looked_up_in: Option<String>,
+        strings: Vec<NameInString>,
     ) -> (CodeFindReferencesAnswer, Option<Caution>) {
         let mut text = text_uses(index, self.project, self.now, self.uses.sought(), request.project_only);
         let vendored = text.vendored.take();
+        let (words, strings): (Vec<_>, Vec<_>) =
+            strings.iter().partition(|string| string.kind == StringKind::Words);
+        text.lines.extend(strings.into_iter().map(|string| string.text_use(self.project)));
+        text.lines.sort_by(|left, right| left.place.cmp(&right.place));
+        if !words.is_empty() {
+            let places = words.into_iter().map(|word| word.place(self.project)).collect();
+            text.cautions.push(Caution::Strings(OtherText::of(places)));
+        }
         (CodeFindReferencesAnswer { looked_up_in, ..self.build(request, text) }, vendored)
     }
 
@@ -627,7 +644,8 @@ impl UseSearch<'_> {
             if let Some(line) = self.lines.get(&(place.file.clone(), place.line, None)) {
                 let known =
                     |token: &Location| line.found.iter().any(|found| found.place.column == token.column);
-                tokens.retain(|token| *state == TextState::FeatureExcluded && !known(token));
+                let is_apart = matches!(state, TextState::FeatureExcluded | TextState::InString);
+                tokens.retain(|token| is_apart && !known(token));
             }
             !tokens.is_empty()
         });

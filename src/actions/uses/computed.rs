@@ -35,6 +35,8 @@ pub(crate) struct ComputedName {
 enum NamePart {
     /// Constant text, upcased.
     Constant(String),
+    /// One of the elements of a quoted list, upcased.
+    OneOf(Vec<String>),
     /// Any text.
     Open,
 }
@@ -45,6 +47,7 @@ impl ComputedName {
     pub(crate) fn is_open(&self) -> bool {
         let has_word = |part: &NamePart| match part {
             NamePart::Constant(text) => text.contains(char::is_alphanumeric),
+            NamePart::OneOf(_) => true,
             NamePart::Open => false,
         };
         !self.template.iter().any(has_word)
@@ -53,6 +56,18 @@ impl ComputedName {
     pub(crate) fn may_make(&self, name: &str) -> bool {
         fits(&self.template, &name.chars().map(upcase).collect::<String>())
     }
+
+    /// Returns the name that the call makes from `part` if the template has one open part and a
+    /// word beside it. Returns `None` for other templates.
+    pub(crate) fn filled(&self, part: &str) -> Option<String> {
+        let open = self.template.iter().filter(|part| **part == NamePart::Open).count();
+        let parts = self.template.iter().map(|each| match each {
+            NamePart::Constant(text) => Some(text.as_str()),
+            NamePart::Open => Some(part),
+            NamePart::OneOf(_) => None,
+        });
+        (open == 1 && !self.is_open() && !self.keyword).then(|| parts.collect())?
+    }
 }
 
 fn fits(template: &[NamePart], name: &str) -> bool {
@@ -60,6 +75,9 @@ fn fits(template: &[NamePart], name: &str) -> bool {
         [] => name.is_empty(),
         [NamePart::Constant(text), rest @ ..] => {
             name.strip_prefix(text.as_str()).is_some_and(|name| fits(rest, name))
+        }
+        [NamePart::OneOf(texts), rest @ ..] => {
+            texts.iter().any(|text| name.strip_prefix(text.as_str()).is_some_and(|name| fits(rest, name)))
         }
         [NamePart::Open, NamePart::Open, ..] => fits(&template[1..], name),
         [NamePart::Open, rest @ ..] => {
@@ -149,7 +167,8 @@ impl Templates<'_> {
                 self.of_datum(arguments[at])
             }
         };
-        template.contains(&NamePart::Open).then_some(template)
+        let is_constant = |part: &NamePart| matches!(part, NamePart::Constant(_));
+        (!template.iter().all(is_constant)).then_some(template)
     }
 
     /// Returns the package that a call such as `(intern name :shop)` gives as a constant.
@@ -173,27 +192,21 @@ impl Templates<'_> {
         match datum {
             Datum::Form(id) => self.of_form(id),
             Datum::Token(at) => {
-                let token = self.text.tokens().get(at);
-                let constant = token.filter(|token| {
-                    token.kind != TokenKind::Symbol
-                        || token.marker == Marker::Keyword
-                        || token.marker == Marker::Uninterned
-                });
-                vec![
-                    constant
-                        .and_then(|token| token.designated(self.bytes))
-                        .map_or(NamePart::Open, constant_part),
-                ]
+                let Some(token) = self.text.tokens().get(at) else { return vec![NamePart::Open] };
+                let is_variable = token.kind == TokenKind::Symbol
+                    && !matches!(token.marker, Marker::Keyword | Marker::Uninterned);
+                let part = match is_variable {
+                    true => self.elements_of(token, 0).map(NamePart::OneOf),
+                    false => token.designated(self.bytes).map(constant_part),
+                };
+                vec![part.unwrap_or(NamePart::Open)]
             }
         }
     }
 
     fn of_form(&self, id: FormId) -> Vec<NamePart> {
         if self.text.form(id).is_some_and(|form| form.kind == FormKind::Quote) {
-            let quoted = match self.text.elements(id).next() {
-                Some(Datum::Token(at)) => self.text.tokens().get(at),
-                _ => None,
-            };
+            let quoted = self.text.elements(id).next().and_then(|datum| self.token(datum));
             return vec![
                 quoted.and_then(|token| token.designated(self.bytes)).map_or(NamePart::Open, constant_part),
             ];
@@ -210,6 +223,70 @@ impl Templates<'_> {
                 arguments.first().map_or_else(|| vec![NamePart::Open], |first| self.of_datum(*first))
             }
             _ => vec![NamePart::Open],
+        }
+    }
+
+    /// Returns the upcased elements of the quoted list that `variable` iterates over or holds.
+    /// Follows at most two variables.
+    fn elements_of(&self, variable: &Token, followed: usize) -> Option<Vec<String>> {
+        let name = variable.symbol(self.bytes).name;
+        let at = |parts: &[Datum]| {
+            parts
+                .iter()
+                .position(|part| self.token(*part).is_some_and(|part| part.is_named(self.bytes, &name)))
+        };
+        // In LOOP, a keyword such as IN precedes the list.
+        let after = |parts: &[Datum]| {
+            let lists = parts.iter().skip(at(parts)? + 1).take(2);
+            lists.into_iter().find_map(|part| self.elements_in(*part, followed))
+        };
+        let around = std::iter::successors(variable.form, |id| self.text.form(*id)?.parent);
+        let globals = self.text.toplevel().iter().filter_map(|toplevel| toplevel.form);
+        around.chain(globals).find_map(|id| {
+            let (operator, arguments) = self.call(id)?;
+            let bindings = arguments.first().map(|first| self.parts(*first)).unwrap_or_default();
+            match operator.as_str() {
+                "LOOP" | "DEFVAR" | "DEFPARAMETER" => after(&arguments),
+                "DOLIST" => after(&bindings),
+                "LET" | "LET*" => bindings.iter().find_map(|binding| after(&self.parts(*binding))),
+                // An argument of a function such as MAPCAR, for the same parameter.
+                "LAMBDA" => {
+                    let at = at(&bindings)?;
+                    let mut callers =
+                        std::iter::successors(Some(id), |id| self.text.form(*id)?.parent).skip(1);
+                    let caller = callers.find(|id| self.call(*id).is_some())?;
+                    let lists = self.parts(Datum::Form(caller)).into_iter();
+                    lists.filter_map(|list| self.elements_in(list, followed)).nth(at)
+                }
+                _ => None,
+            }
+        })
+    }
+
+    fn elements_in(&self, list: Datum, followed: usize) -> Option<Vec<String>> {
+        if let Some(variable) = self.token(list) {
+            let is_followed = followed < 2 && variable.kind == TokenKind::Symbol;
+            return is_followed.then(|| self.elements_of(variable, followed + 1))?;
+        }
+        let Datum::Form(quote) = list else { return None };
+        self.text.form(quote).filter(|form| form.kind == FormKind::Quote)?;
+        let elements = self.parts(*self.parts(list).first()?);
+        let names = elements.iter().filter_map(|part| self.token(*part)?.designated(self.bytes));
+        Some(names.map(|name| name.chars().map(upcase).collect()).collect())
+    }
+
+    /// Returns the elements of a form.
+    fn parts(&self, datum: Datum) -> Vec<Datum> {
+        match datum {
+            Datum::Form(form) => self.text.elements(form).collect(),
+            Datum::Token(_) => Vec::new(),
+        }
+    }
+
+    fn token(&self, datum: Datum) -> Option<&Token> {
+        match datum {
+            Datum::Token(at) => self.text.tokens().get(at),
+            Datum::Form(_) => None,
         }
     }
 
@@ -280,6 +357,28 @@ mod tests {
         check(r#"(make-keyword (format nil "~A-P" x))"#, "IT-P", Some(true));
         check(r#"(find-symbol "IT" :fm)"#, "IT", None);
         check("(list name)", "IT", None);
+    }
+
+    #[test]
+    fn names_of_quoted_lists_are_followed() {
+        let check = |text: &str, expected: [bool; 2]| {
+            let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+            let templates = Templates { text: &read, bytes: text.as_bytes() };
+            let all = (0..read.forms().len()).filter_map(|id| templates.of_call(FormId::new(id)));
+            let all: Vec<_> = all.collect();
+            let [template] = &all[..] else { panic!("{text}") };
+            assert_eq!(["MAP-IT", "NO"].map(|name| fits(template, name)), expected, "{text}");
+            assert_eq!(template.contains(&NamePart::Open), expected[1], "{text}");
+        };
+        check("(dolist (n '(p:map-it b)) (symbol-function (intern (string n) ':p)))", [true, false]);
+        check("(loop for n in '(a :map-it) do (find-symbol (symbol-name n) :p))", [true, false]);
+        check("(mapcar #'(lambda (x n) (intern n x)) '(map-it) '(\"MAP-IT\"))", [true, false]);
+        check("(mapcar (lambda (n) (intern (string n) :p)) '(other))", [false, false]);
+        check("(defvar *all* '(map-it))\n(defun f () (dolist (n *all*) (intern (string n))))", [true, false]);
+        check("(let ((all '(map-it))) (dolist (n all) (intern (string n))))", [true, false]);
+        check("(let ((all (list 'a))) (dolist (n all) (intern (string n))))", [true, true]);
+        check("(defun f (n) (intern (string n)))", [true, true]);
+        check("(let ((n n)) (intern n))", [true, true]);
     }
 
     #[test]

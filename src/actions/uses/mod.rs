@@ -26,6 +26,7 @@ pub mod occurrences;
 pub mod open_text;
 pub mod outline;
 pub mod path;
+pub(crate) mod strings;
 pub(crate) mod symbol_uses;
 pub mod unloaded;
 pub(crate) mod use_counts;

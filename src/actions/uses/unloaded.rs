@@ -206,7 +206,7 @@ impl UnloadedFile {
         match state {
             TextState::FeatureExcluded => self.left_out += count,
             TextState::RuntimeName => self.named += count,
-            TextState::NotLoaded | TextState::Changed | TextState::NoSidecar => {}
+            TextState::NotLoaded | TextState::Changed | TextState::NoSidecar | TextState::InString => {}
         }
     }
 

@@ -6,7 +6,7 @@ use crate::answer::{LispKind, Location};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use steelbank_reader::operators::look_ups;
-use steelbank_reader::{Dialect, Features, FormId, LispText, Marker, Token};
+use steelbank_reader::{Dialect, Features, LispText, Marker};
 use steelbank_tree::defines_systems;
 
 use super::name_components::NameAsDatum;
@@ -18,7 +18,7 @@ use crate::source::positions::{Clauses, Evidence};
 use crate::source::tap::operators::ClauseWords;
 use crate::source::tap::roles::SyntaxRole;
 use crate::source::tap::sidecar::Name;
-use crate::workspace::{FileVersion, Project, TextContext, TextFilter, TextToken, TokenClass, TreeView};
+use crate::workspace::{FileVersion, Project, TextContext, TextFilter, TokenClass, TreeView};
 use steelbank_xref::SymbolName;
 
 impl Planner<'_> {
@@ -40,7 +40,7 @@ impl Planner<'_> {
     }
 
     /// Adds a caution about `names`, unless there are none.
-    fn warn(&mut self, kind: CautionKind, message: &str, names: impl IntoIterator<Item = String>) {
+    pub(super) fn warn(&mut self, kind: CautionKind, message: &str, names: impl IntoIterator<Item = String>) {
         let names: Vec<String> = names.into_iter().collect();
         if !names.is_empty() {
             self.caution(kind, message.to_owned(), names);
@@ -248,47 +248,6 @@ impl Planner<'_> {
         given.retain(|function| looks_up_by_name(project, self.view, function));
         let message = "These functions take the symbol as an argument, and look up or intern another symbol by its name.";
         self.warn(CautionKind::UseMade, message, given.into_iter().map(|given| given.name.to_lowercase()));
-    }
-
-    /// Finds the strings that are equal to the name; in arguments of STRING-EQUAL, regardless of
-    /// case.
-    pub(super) fn strings_of_name(&self) -> Vec<edits::TextPlace> {
-        let (project, name) = (self.context.project, &self.uses.sought().name);
-        let is_word = |class: &TokenClass| class.context == TextContext::Prose && class.prefix.is_none();
-        let mut places = Vec::new();
-        let found = project.named_at(self.view, name, TextFilter::All, true).files;
-        for file in found.iter().filter(|file| file.runs().any(|(_, class, _)| is_word(class))) {
-            let Some(file) = project.read_named(file) else { continue };
-            let bytes = file.text.as_bytes();
-            // Most occurrences are words in longer strings. Skip files without a string that has
-            // only the name.
-            let with_quotes = |token: &TextToken| {
-                let span = Range::new(token.span.start.checked_sub(1)?, token.span.end + 1);
-                let quoted = bytes.get(span.indices())?;
-                (quoted.starts_with(b"\"") && quoted.ends_with(b"\"")).then_some(span)
-            };
-            let words = file.tokens.named(name).iter().filter(|token| is_word(&token.class));
-            let quoted: Vec<_> = words.filter_map(|token| Some((with_quotes(token)?, token))).collect();
-            if quoted.is_empty() {
-                continue;
-            }
-            let read = LispText::read(bytes, Dialect::CommonLisp, &Features::sbcl());
-            let operator = |form: Option<FormId>| {
-                read.head(read.form(form?)?).map(|head| head.symbol(bytes).name.into_owned())
-            };
-            for (span, token) in quoted {
-                let string = read.token_at(span.start).filter(|string| string.span == span);
-                let is_name = |string: &Token| {
-                    bytes.get(token.span.indices()) == Some(name.as_bytes())
-                        || operator(string.form).as_deref() == Some("STRING-EQUAL")
-                };
-                if string.is_some_and(is_name) {
-                    let token = TextToken { span, ..token.clone() };
-                    places.push(edits::TextPlace { file: file.clone(), token });
-                }
-            }
-        }
-        places
     }
 
     /// Warns of code that converts the quoted name to a string, and of code at read time that takes

@@ -3,7 +3,7 @@
 //! on request, and otherwise reported.
 
 use crate::answer::{LispKind, Location};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::cautions::generating_operators;
@@ -13,6 +13,7 @@ use super::structures::Structures;
 use super::{Planner, TextTokens, TokensOfFile, name_components};
 use crate::actions::symbols::find_definition::ImageDefinition;
 use crate::actions::uses::code_find_references::{CodeFindReferencesRequest, code_find_references};
+use crate::actions::uses::computed::all_computed_names;
 use crate::actions::uses::symbol_uses::SymbolUses;
 use crate::answer::designator::FunctionName;
 use crate::answer::name::{of_symbol, readable};
@@ -168,13 +169,7 @@ impl<'a> Planner<'a> {
     /// other names than the renamed name.
     fn generated_uses_of(&mut self, symbol: Symbol) -> Result<(), Error> {
         let name = of_symbol(&self.context.index, symbol);
-        let asked = CodeFindReferencesRequest {
-            limit: usize::MAX,
-            project_only: true,
-            ..CodeFindReferencesRequest::new(name.as_str())
-        };
-        let found = code_find_references(self.context, &asked)?;
-        let makers = generating_operators(&found);
+        let makers = self.generators(symbol)?;
         if !makers.is_empty() {
             let message = format!(
                 "The form that defines the symbol also generates {name}. These operators generate uses of {name}, perhaps from other names."
@@ -182,6 +177,17 @@ impl<'a> Planner<'a> {
             self.caution(CautionKind::UseMade, message, makers.into_iter().collect());
         }
         Ok(())
+    }
+
+    /// Lists the operators that generate uses of `symbol` from parts of names.
+    fn generators(&self, symbol: Symbol) -> Result<BTreeSet<String>, Error> {
+        let name = of_symbol(&self.context.index, symbol);
+        let asked = CodeFindReferencesRequest {
+            limit: usize::MAX,
+            project_only: true,
+            ..CodeFindReferencesRequest::new(name.as_str())
+        };
+        Ok(generating_operators(&code_find_references(self.context, &asked)?))
     }
 
     /// Adds a conflict if a derived name would collide with another symbol.
@@ -232,35 +238,37 @@ impl<'a> Planner<'a> {
             .collect();
         let mut unsure = Vec::new();
         // Also check symbols of the same name in other packages: a form may intern the name there.
-        let own = self.symbol;
-        let same = self.names.named(&self.context.index, &sought.name).into_iter();
+        let (own, index, new) = (self.symbol, &self.context.index, &self.new);
+        let same = self.names.named(index, &sought.name).into_iter();
         let same = same.filter(|symbol| *symbol != own).map(|symbol| (symbol, sought.name.clone()));
-        let longer = self.names.containing(&self.context.index, &sought.name);
-        for (symbol, name) in same.chain(longer) {
-            if explained.contains(&symbol) {
+        let longer = self.names.containing(index, &sought.name);
+        let replaced = |name: &str| name_components::replaced(name, &sought.name, new);
+        let by_form = same.chain(longer).map(|(symbol, name)| (symbol, replaced(&name), name, None));
+        // Also check the names that templates such as `~A-P` yield for the old name.
+        let templates = all_computed_names(self.context, self.view);
+        let by_template = templates.iter().filter_map(|template| {
+            let name = template.filled(&sought.name)?;
+            let package = template.package.as_deref().unwrap_or(&sought.package);
+            let (symbol, _) = index.symbol_named(package, &name)?;
+            Some((symbol, template.filled(new)?, name, Some(template.in_macro)))
+        });
+        for (symbol, new, name, template) in by_form.chain(by_template).collect::<Vec<_>>() {
+            let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
+            if explained.contains(&symbol) || derived.iter().any(|known| known.name == uses.name()) {
                 continue;
             }
-            let uses = SymbolUses::new(&self.context.index, symbol, FunctionName::Plain);
             let tapped = self.tapped(&uses);
-            // A name that has a definition in the text is not derived.
-            let defined =
-                |token: &SymbolToken| matches!(token.role, SyntaxRole::Definition | SyntaxRole::Structure);
-            if tapped.iter().flat_map(|file| &file.tokens).any(defined) {
-                continue;
-            }
-            let image = self.definitions(uses.sought())?;
-            let Some(form) = sources(&image.definitions).find(|form| forms.contains(form)) else { continue };
-            let stands = tapped.iter().filter(|file| file.path == form.0).any(|file| {
-                file.tokens.iter().any(|token| token.form == form.1 && self.may_define(&file.path, token))
-            });
-            if stands || unchanged.contains(&(form, name.clone())) {
-                continue;
+            match template {
+                // Macros that build the name do not use it unless they generate a use.
+                Some(in_macro) if in_macro && self.generators(symbol)?.is_empty() => continue,
+                Some(_) => (),
+                None if !self.is_made_in(&forms, &uses, &tapped, unchanged)? => continue,
+                None => (),
             }
             let other = DerivedSymbol { text: self.text_tokens(&uses), uses, name: name.clone(), tapped };
             if !other.is_written() {
                 continue;
             }
-            let new = name_components::replaced(&name, &sought.name, &self.new);
             derived.push(if self.request.derived {
                 self.check_collision(&other, &new);
                 self.rename_derived(&other, new, editor)
@@ -273,11 +281,34 @@ impl<'a> Planner<'a> {
                 Derived { name: other.uses.name(), new_name: new, places: other.places(), renamed: false }
             });
         }
-        if !unsure.is_empty() {
-            let message = "Forms that contain the symbol generate these names, which are used elsewhere: rename them too, with `derived`.";
-            self.caution(CautionKind::Maker, message.to_owned(), unsure);
-        }
+        let message = "Code generates these names from the symbol's name, or may do so: rename them too, with `derived`.";
+        self.warn(CautionKind::Maker, message, unsure);
         Ok(())
+    }
+
+    /// Returns whether one of `forms` generates the symbol of `uses` without containing it, and is
+    /// not known to leave it unchanged.
+    fn is_made_in(
+        &self,
+        forms: &HashSet<FormInFile>,
+        uses: &SymbolUses<'_>,
+        tapped: &[TokensOfFile],
+        unchanged: &HashSet<(FormInFile, String)>,
+    ) -> Result<bool, Error> {
+        // A name that has a definition in the text is not derived.
+        let defined =
+            |token: &SymbolToken| matches!(token.role, SyntaxRole::Definition | SyntaxRole::Structure);
+        if tapped.iter().flat_map(|file| &file.tokens).any(defined) {
+            return Ok(false);
+        }
+        let image = self.definitions(uses.sought())?;
+        let Some(form) = sources(&image.definitions).find(|form| forms.contains(form)) else {
+            return Ok(false);
+        };
+        let stands = tapped.iter().filter(|file| file.path == form.0).any(|file| {
+            file.tokens.iter().any(|token| token.form == form.1 && self.may_define(&file.path, token))
+        });
+        Ok(!stands && !unchanged.contains(&(form, uses.sought().name.clone())))
     }
 
     /// Describes the form that generates the symbol, the names from which it is probably generated,

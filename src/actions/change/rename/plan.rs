@@ -220,6 +220,10 @@ pub struct RenamePlan {
     /// Words in manuals, scripts and configuration that spell the name, edited only on request.
     #[serde(skip_serializing_if = "OtherText::is_empty")]
     pub other_text: OtherText,
+    /// Strings in Lisp text that contain the name, and that code may read at run time. Strings that
+    /// are equal to the name are in `doubtful`.
+    #[serde(skip_serializing_if = "OtherText::is_empty")]
+    pub strings: OtherText,
 }
 
 impl RenamePlan {

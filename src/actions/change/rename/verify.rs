@@ -274,7 +274,7 @@ pub(crate) fn compare(
     };
     let mut found = Vec::new();
     let mut add = |kind, message, path| found.push(Difference { kind, message, path });
-    failures(&names, before, after, &mut add);
+    let fails = failures(&names, before, after, &mut add);
     for edit in plan.lisp_files().flat_map(|file| &file.edits) {
         if !names.has(&edit.old) && !names.is_part(edit) {
             let message = format!("{}: {} is not {}.", edit.place, edit.old, plan.symbol);
@@ -311,13 +311,16 @@ pub(crate) fn compare(
     // not compare the numbers.
     let mut edits = plan.lisp_files().flat_map(|file| &file.edits);
     let numbers = !edits.any(|edit| edit.new.contains('('));
-    let (references, generated) = references(&names, numbers, before, after, index, shown);
-    for (path, reference) in references {
-        add(DifferenceKind::Reference, reference, Some(path));
-    }
-    verified.generated = generated;
-    for symbol in symbols(&names, plan.scope, before, after, index) {
-        add(DifferenceKind::Symbol, symbol, None);
+    // If loading fails, the remaining definitions are missing for that reason.
+    if !fails {
+        let (references, generated) = references(&names, numbers, before, after, index, shown);
+        for (path, reference) in references {
+            add(DifferenceKind::Reference, reference, Some(path));
+        }
+        verified.generated = generated;
+        for symbol in symbols(&names, plan.scope, before, after, index) {
+            add(DifferenceKind::Symbol, symbol, None);
+        }
     }
     for (first, second) in before.tests.iter().zip(&after.tests) {
         for message in names.tests(first, second) {
@@ -337,27 +340,35 @@ pub(crate) fn compare(
     verified
 }
 
+/// Adds the loads that fail only after the rename, or fail for another reason: the systems and the
+/// first diagnostic at which they stop. Returns whether there are such loads.
 fn failures(
     names: &Renamed,
     before: &LoadReport,
     after: &LoadReport,
     add: &mut dyn FnMut(DifferenceKind, String, Option<String>),
-) {
+) -> bool {
     let plain = |failed: &[FailedLoad]| -> Vec<String> {
         failed.iter().map(|found| format!("{}: {}", found.name, names.neutral_text(&found.why))).collect()
     };
     // If a failure is new or has changed, report all failures after the rename.
     let (_, new) = changes(plain(&before.failed), plain(&after.failed));
     if !new.is_empty() {
+        let known: Vec<String> = before.diagnostics.iter().map(|said| names.diagnostic(said)).collect();
         for FailedLoad { name, why, path } in &after.failed {
-            let message = format!("{name} does not load after the rename: {why}");
+            let here = after.diagnostics.iter().filter(|said| path.as_ref() == Some(&said.place.file));
+            let new = here.filter(|said| !known.contains(&names.diagnostic(said)));
+            let cause = new.min_by_key(|said| said.severity).map(|said| said.text(&said.message));
+            let cause = cause.as_ref().unwrap_or(why);
+            let message = format!("{name} does not load after the rename: {cause}");
             add(DifferenceKind::Load, message, path.clone());
         }
-        return;
+        return true;
     }
     if after.failed.len() < before.failed.len() {
         add(DifferenceKind::Load, "Some systems or files load only after the rename.".to_owned(), None);
     }
+    false
 }
 
 fn compare_places(

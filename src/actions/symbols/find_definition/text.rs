@@ -9,7 +9,8 @@ use crate::source::positions::Evidence;
 impl fmt::Display for FindDefinitionAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.definitions.is_empty() {
-            return write!(f, "No definition with a known source found for {}", self.symbol);
+            write!(f, "No definition with a known source found for {}", self.symbol)?;
+            return self.without_source.iter().try_for_each(|note| write!(f, "\n\nNote: {note}"));
         }
         writeln!(f, "Definitions of {}:", self.symbol)?;
         self.definitions.iter().try_for_each(|found| write!(f, "\n  {found}"))

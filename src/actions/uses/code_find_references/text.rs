@@ -18,6 +18,9 @@ impl std::fmt::Display for CodeFindReferencesAnswer {
 pub(super) fn references(answer: &CodeFindReferencesAnswer, worded: impl Fn(&Caution) -> String) -> String {
     let unloaded = match answer.text_total {
         0 => String::new(),
+        total if answer.text.iter().all(|found| found.state == TextState::InString) => {
+            format!(", and {total} in strings")
+        }
         total => format!(", and {total} in text that is not loaded"),
     };
     let symbol = answer.symbol.canonical();
@@ -65,6 +68,7 @@ pub(super) fn references(answer: &CodeFindReferencesAnswer, worded: impl Fn(&Cau
             TextState::NoSidecar => "loaded without a record",
             TextState::FeatureExcluded => "left out by a feature expression",
             TextState::RuntimeName => "interned as the symbol at run time",
+            TextState::InString => "a string that code may read",
         };
         let possible = if found.possible { ", perhaps another symbol" } else { "" };
         let Some((first, others)) = found.tokens.split_first() else { continue };

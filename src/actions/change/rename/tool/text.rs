@@ -73,6 +73,9 @@ fn head(plan: &RenamePlan, files: usize, applied: bool, worded: Option<Wording>)
             "\nNote: Code at these places generates names at run time, perhaps the old name: {places}."
         );
     }
+    if !plan.strings.is_empty() {
+        let _ = write!(text, "\nThe name is in strings that code may read: {}", plan.strings.listed());
+    }
     if !plan.other_text.is_empty() {
         let _ = write!(text, "\n{}", plan.other_text.sentence());
         let _ = match (plan.edits_of_words(), worded) {
@@ -145,7 +148,7 @@ impl fmt::Display for Verified {
             true => write!(f, "Verified: {compared} {same}"),
             false => {
                 let differences = counted(self.differences_total, "difference", "differences");
-                write!(f, "Not equivalent ({compared} were compared); {differences}:")
+                write!(f, "Not equivalent; {differences}:")
             }
         }?;
         for difference in &self.differences {
@@ -165,10 +168,11 @@ impl fmt::Display for Verified {
             let shown = some_of(&self.computed, String::clone);
             write!(f, "\nNot verified, because code generates them at run time: names from {shown}.")?;
         }
-        for failed in &self.failed {
+        // A load that fails only after the rename is a difference.
+        for failed in self.failed.iter().filter(|_| self.same) {
             write!(f, "\nNot verified, because loading fails: {failed}")?;
         }
-        if !self.not_loaded.is_empty() {
+        if self.same && !self.not_loaded.is_empty() {
             let files = self.not_loaded.join(", ");
             write!(f, "\nNot verified, because no system that loads contains them: {files}.")?;
         }
