@@ -96,6 +96,14 @@
   "The compilation of a file must end."
   'sb-c:fatal-compiler-error)
 
+(deftype late-inline-definition ()
+  "Calls were compiled before the inline function or structure accessor was defined."
+  'sb-c:inlining-dependency-failure)
+
+(deftype late-compiler-macro ()
+  "Calls were compiled before the compiler macro was defined."
+  'sb-c:compiler-macro-application-missed-warning)
+
 (deftype source-input-error ()
   "A file that is being compiled cannot be read."
   'sb-c::input-error-in-compile-file)
