@@ -79,9 +79,19 @@
                   (around-user-code (apply #'format nil (simple-condition-format-control inner)
                                            (simple-condition-format-arguments inner))))
                  (t (around-user-code (princ-to-string inner))))))
-    (bounded-text (or text (format nil "a condition of type ~A that cannot be printed"
-                                   (type-of inner)))
-                  2000)))
+    (format nil "~A~@[~%~A~]"
+            (bounded-text (or text (format nil "a condition of type ~A that cannot be printed"
+                                           (type-of inner)))
+                          2000)
+            (and (carriage-return-directive-in-p inner)
+                 "The file has CR LF line ends, but FORMAT's ~ skips only LF. Use LF line ends."))))
+
+(defun carriage-return-directive-in-p (condition)
+  "Return true if CONDITION, or a condition in its message, is due to a tilde before CR LF."
+  (or (carriage-return-directive-p condition)
+      (and (typep condition 'simple-condition)
+           (proper-list-p (simple-condition-format-arguments condition))
+           (some #'carriage-return-directive-p (simple-condition-format-arguments condition)))))
 
 (defun bounded-text (text limit)
   "Return TEXT without surrounding white space, truncated to LIMIT characters."

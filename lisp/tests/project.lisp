@@ -113,6 +113,20 @@
 (define-compiler-macro late-expanded (x) x)"))
   ((:warning 3 1) (:warning 6 1)))
 
+(deftest tilde-before-cr-lf-is-explained
+    (loop for line-end in (list (coerce '(#\Return #\Newline) 'string) (string #\Return))
+          for text = (format nil "(defun cl-user::joined ()~%(format nil \"a ~~~A b\"))" line-end)
+          for outcome = (load-text text)
+          collect (loop for diagnostic in (getf outcome :diagnostics)
+                        collect (getf diagnostic :line)
+                        collect (and (search "CR LF" (getf diagnostic :message)) t)))
+  ((2 t) (2 nil)))
+
+(deftest top-level-atoms-have-lines
+    (places (load-text (format nil "(list 1)~%~%  cl-user::unbound-atom~%~
+                                    (list cl-user::unbound-argument)~%")))
+  ((:warning 4 1) (:warning 3 3)))
+
 (deftest run-time-warnings-are-located
     (places (load-text (format nil "(list 1)~%~%(warn \"careful\")~%")))
   ((:warning 3 1)))
