@@ -374,6 +374,7 @@
    (object-address #'leave-at-once) (object-address 'fault))
   (refuse-foreign-exits)
   (prepare-home)
+  (restore-foreign-strings)
   ;; Discard what UIOP recorded on the machine that built the core: the user's cache and the
   ;; temporary folder.
   (uiop:call-image-restore-hook)

@@ -96,6 +96,24 @@
   "The compilation of a file must end."
   'sb-c:fatal-compiler-error)
 
+(defun carriage-return-directive-p (condition)
+  "Return true if CONDITION reports a tilde before CR LF in a format control string."
+  (and (typep condition 'sb-format:format-error)
+       (let ((control (sb-format::format-error-control-string condition))
+             (offset (sb-format::format-error-offset condition)))
+         (and (stringp control)
+              (integerp offset)
+              (eql (search (coerce '(#\Return #\Newline) 'string) control :start2 offset)
+                   offset)))))
+
+(deftype late-inline-definition ()
+  "Calls were compiled before the inline function or structure accessor was defined."
+  'sb-c:inlining-dependency-failure)
+
+(deftype late-compiler-macro ()
+  "Calls were compiled before the compiler macro was defined."
+  'sb-c:compiler-macro-application-missed-warning)
+
 (deftype source-input-error ()
   "A file that is being compiled cannot be read."
   'sb-c::input-error-in-compile-file)

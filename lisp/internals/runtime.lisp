@@ -286,6 +286,10 @@
   "Fill OCTETS, a pinned vector, from POINTER."
   (sb-kernel:system-area-ub8-copy pointer 0 (sb-sys:vector-sap octets) 0 (length octets)))
 
+(define-inline write-foreign-octets (pointer octets)
+  "Write OCTETS, a pinned vector, to POINTER."
+  (sb-kernel:system-area-ub8-copy (sb-sys:vector-sap octets) 0 pointer 0 (length octets)))
+
 (define-inline callable-pointer (name)
   "Return the address of the alien callable NAME."
   (sb-alien:alien-sap (sb-alien::alien-callable-function name)))

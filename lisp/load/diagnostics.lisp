@@ -25,6 +25,8 @@
     ((or compiler-error fatal-compiler-error source-input-error)
      (if (input-error condition) :read-error :error))
     (reader-error :read-error)
+    ;; SBCL is certain that the definition should precede the call.
+    ((or late-inline-definition late-compiler-macro) :warning)
     (style-warning :style-warning)
     (warning :warning)
     (serious-condition :error)))
@@ -77,9 +79,19 @@
                   (around-user-code (apply #'format nil (simple-condition-format-control inner)
                                            (simple-condition-format-arguments inner))))
                  (t (around-user-code (princ-to-string inner))))))
-    (bounded-text (or text (format nil "a condition of type ~A that cannot be printed"
-                                   (type-of inner)))
-                  2000)))
+    (format nil "~A~@[~%~A~]"
+            (bounded-text (or text (format nil "a condition of type ~A that cannot be printed"
+                                           (type-of inner)))
+                          2000)
+            (and (carriage-return-directive-in-p inner)
+                 "The file has CR LF line ends, but FORMAT's ~ skips only LF. Use LF line ends."))))
+
+(defun carriage-return-directive-in-p (condition)
+  "Return true if CONDITION, or a condition in its message, is due to a tilde before CR LF."
+  (or (carriage-return-directive-p condition)
+      (and (typep condition 'simple-condition)
+           (proper-list-p (simple-condition-format-arguments condition))
+           (some #'carriage-return-directive-p (simple-condition-format-arguments condition)))))
 
 (defun bounded-text (text limit)
   "Return TEXT without surrounding white space, truncated to LIMIT characters."
@@ -225,7 +237,7 @@
     (dolist (undefined (undefined-names))
       (let ((name (undefined-name undefined))
             (kind (undefined-name-kind undefined)))
-        (unless (and (eq kind :function) (fboundp name))
+        (unless (and (eq kind :function) (fboundp name) (not (macro-name-p name)))
           (dolist (context (undefined-name-contexts undefined))
             (let ((place (compiler-place context)))
               (pushnew (getf place :path) files :test #'equal)
@@ -233,17 +245,32 @@
                            :message (format nil "undefined ~(~A~): ~S~:[~; (it may be defined in a ~
                                                  file that the load did not reach)~]"
                                             kind name (not (eq kind :variable)))
-                           (append (subject-place name) place))
+                           (append (subject-place name)
+                                   (and (eq kind :function) (list :called (called-name name)))
+                                   place))
                     (load-session-diagnostics *load-session*)))))))
     (setf (load-session-unreported *load-session*) files)))
 
 (defun undefined-subject (condition)
-  "Return the symbol that CONDITION reports as undefined or unused, as a plist, or NIL."
+  "Return the name that CONDITION reports as undefined, unused or defined late, as a plist, or NIL."
   (let ((said (innermost-condition condition)))
     (when (typep said 'simple-condition)
       (let ((arguments (simple-condition-format-arguments said)))
-        (cond ((typep arguments '(cons (member :variable :function :type) (cons t null)))
+        (cond ((typep arguments '(cons (eql :function) (cons t null)))
+               (list* :called (called-name (second arguments)) (subject-place (second arguments))))
+              ((typep arguments '(cons (member :variable :type) (cons t null)))
                (subject-place (second arguments)))
+              ;; "N more uses of undefined function"
+              ((typep arguments '(cons integer (cons (eql :function) (cons t null))))
+               (list :called (called-name (third arguments))))
+              ;; A macro that was assumed to be a function. If only an earlier load or evaluation
+              ;; assumed so, the order of the files may be right.
+              ((typep arguments '(cons symbol (cons (eql :assumed) null)))
+               (when (find-if (lambda (undefined)
+                                (and (eq (undefined-name-kind undefined) :function)
+                                     (eq (undefined-name undefined) (first arguments))))
+                              (undefined-names))
+                 (list* :called (called-name (first arguments)) (subject-place (first arguments)))))
               ;; A variable that is unused, or read before it is bound.
               ((and (typep said 'style-warning) (typep arguments '(cons symbol null)))
                (subject-place (first arguments))))))))
@@ -252,6 +279,35 @@
   "Return a property list with the name of NAME's symbol. NAME is a symbol or (SETF symbol)."
   (let ((symbol (if (consp name) (second name) name)))
     (and symbol (symbolp symbol) (list :subject (symbol-name symbol)))))
+
+(defun macro-name-p (name)
+  "Return true if NAME, a symbol or (SETF symbol), names a macro or a place with a SETF expander."
+  (typecase name
+    (symbol (macro-function name))
+    ((cons (eql setf) (cons symbol null)) (setf-expander (second name)))))
+
+(defun called-name (name)
+  "Return the names of package and symbol of NAME, and a third element if it is (SETF symbol)."
+  (let* ((setf (typep name '(cons (eql setf) (cons symbol null))))
+         (symbol (if setf (second name) name))
+         (package (and (symbolp symbol) (symbol-package symbol))))
+    (when package
+      (list* (package-name package) (symbol-name symbol) (and setf '(:setf))))))
+
+(defun raise-late-macros (diagnostics)
+  "Return DIAGNOSTICS, in which a call of an undefined function that is a macro by now is an error."
+  ;; The call may have been compiled by an earlier process, before the macro was written.
+  (loop for diagnostic in diagnostics
+        for (package-name name setf) = (getf diagnostic :called)
+        for package = (and package-name (find-package package-name))
+        for symbol = (and package (find-symbol name package))
+        collect (if (and symbol (macro-name-p (if setf `(setf ,symbol) symbol)))
+                    (list* :severity :error
+                           :message (format nil "~A~%~A is a macro, so calls that were compiled ~
+                                                 before its definition fail when they run."
+                                            (getf diagnostic :message) name)
+                           diagnostic)
+                    diagnostic)))
 
 (defun note-diagnostic (condition &optional (severity (severity condition)))
   "Unless SEVERITY is NIL, add CONDITION to this load's diagnostics, once. Return its position."
@@ -321,7 +377,8 @@
 
 (defun diagnostic-json (diagnostic)
   "Return DIAGNOSTIC as a JSON object."
-  (destructuring-bind (&key severity message path line column form at kept subject) diagnostic
+  (destructuring-bind (&key severity message path line column form at kept subject
+                       &allow-other-keys) diagnostic
     (object "severity" (word severity) "path" path "line" line "column" column "message" message
             "form" form "kept" (and kept :true) "subject" subject
             "at" (and at (destructuring-bind (write-date toplevel number) at

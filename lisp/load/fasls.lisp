@@ -142,7 +142,7 @@
   (list (fasl-record-source-stamp record) (fasl-record-fasl-stamp record)
         (fasl-record-sidecar-stamp record)))
 
-(defparameter *record-head* (format nil "steelbank fasl record 4~%")
+(defparameter *record-head* (format nil "steelbank fasl record 5~%")
   "The first line of a record's file. The next line is the hash of the lines that follow it.")
 
 (defun record-path (fasl)

@@ -248,7 +248,7 @@
                                       internal-time-units-per-second)
                   :compiled (files-noted session :compiled)
                   :cached (files-noted session :cached)
-                  :diagnostics (reverse (load-session-diagnostics session))
+                  :diagnostics (raise-late-macros (reverse (load-session-diagnostics session)))
                   :cautions (reverse (load-session-cautions session))))))
 
 (defun keep-features (session features)

@@ -48,14 +48,102 @@
         (multiple-value-prog1 (funcall function)
           (attribute-foreign-memory (setf *memory-owner* before))))))
 
+(defun held-blocks ()
+  "Return the blocks of foreign memory that are still allocated, as lists of address, size, owner."
+  (flet ((list-blocks (words count)
+           (sb-sys:with-pinned-objects (words)
+             (sb-alien:alien-funcall
+              (sb-alien:extern-alien "steelbank_held_blocks"
+                                     (function (sb-alien:signed 64) sb-sys:system-area-pointer
+                                               (sb-alien:signed 64)))
+              (sb-sys:vector-sap words) count))))
+    (let* ((none (make-array 0 :element-type '(unsigned-byte 64)))
+           (count (list-blocks none 0))
+           (words (make-array (* 3 count) :element-type '(unsigned-byte 64))))
+      (loop repeat (min count (list-blocks words count))
+            for at from 0 by 3
+            collect (coerce (subseq words at (+ at 3)) 'list)))))
+
+;;; A process that starts from a snapshot allocates C strings again, and sets the variables that
+;;; point to them. Other memory may contain pointers, or be known to a foreign library.
+
+(sb-ext:define-load-time-global *foreign-strings* '()
+  "Lists of address, octets, and variables with offsets: the strings that a snapshot restores.")
+
+(defun foreign-string (address size)
+  "Return the octets of the block at ADDRESS if it is one C string, or NIL."
+  ;; No pointer contains exactly one zero octet, at its end. Only mapped memory, which may be
+  ;; unreadable, starts at a page.
+  (unless (zerop (mod address 4096))
+    (let ((octets (make-array size :element-type '(unsigned-byte 8))))
+      (sb-sys:with-pinned-objects (octets)
+        (copy-foreign-octets (sb-sys:int-sap address) octets))
+      (and (eql (position 0 octets) (1- size))
+           octets))))
+
+(defun pointer-variables ()
+  "Return the global variables whose values are pointers, with the addresses."
+  (let ((found '()))
+    (do-all-symbols (symbol)
+      (when (and (boundp symbol) (not (constantp symbol)))
+        (let ((value (symbol-value symbol)))
+          (when (typep value 'sb-sys:system-area-pointer)
+            (pushnew (cons symbol (sb-sys:sap-int value)) found :key #'car)))))
+    found))
+
+(defun point-to (variables address)
+  "Set each of VARIABLES, symbols with offsets, to a pointer to ADDRESS plus its offset."
+  (loop for (symbol . offset) in variables
+        do (set symbol (sb-sys:int-sap (+ address offset)))))
+
+(defun weak-value (variable)
+  "Return a weak pointer to the value of VARIABLE, a symbol with an offset."
+  ;; The caller's frame must not refer to the value.
+  (sb-ext:make-weak-pointer (symbol-value (car variable))))
+
+(defun note-foreign-strings ()
+  "Find the C strings to which nothing but global variables points."
+  (let* ((pointers (pointer-variables))
+         (strings (loop for (address size) in (held-blocks)
+                        for variables = (loop for (symbol . pointer) in pointers
+                                              when (< -1 (- pointer address) size)
+                                                collect (cons symbol (- pointer address)))
+                        for octets = (and variables (foreign-string address size))
+                        when octets
+                          collect (list* address octets variables)))
+         (references (loop for (nil nil . variables) in strings
+                           collect (mapcar #'weak-value variables))))
+    ;; A pointer that survives a collection without its variable is referenced elsewhere, too.
+    (loop for (nil nil . variables) in strings
+          do (point-to variables 0))
+    (sb-ext:gc :full t)
+    (setf *foreign-strings* (loop for string in strings
+                                  for weak in references
+                                  when (notany #'sb-ext:weak-pointer-value weak)
+                                    collect string))
+    (loop for (address nil . variables) in strings
+          do (point-to variables address))))
+
+(defun restore-foreign-strings ()
+  "Allocate the strings of the snapshot from which this process started."
+  (loop for (nil octets . variables) in (shiftf *foreign-strings* '())
+        ;; Count this memory, because this process may save a snapshot, too.
+        for memory = (sb-alien:alien-funcall
+                      (sb-alien:extern-alien "steelbank_counted_malloc"
+                                             (function sb-sys:system-area-pointer sb-alien:size-t))
+                      (length octets))
+        do (sb-sys:with-pinned-objects (octets)
+             (write-foreign-octets memory octets))
+           (point-to variables (sb-sys:sap-int memory))))
+
 (defun held-memory (number)
-  "Return the octets of foreign memory that the owner NUMBER still holds."
-  (sb-alien:alien-funcall
-   (sb-alien:extern-alien "steelbank_held_memory"
-                          (function (sb-alien:signed 64) (sb-alien:signed 64))) number))
+  "Return the octets of foreign memory of owner NUMBER that a snapshot could not restore."
+  (loop for (address size owner) in (held-blocks)
+        when (and (= owner number) (not (assoc address *foreign-strings*)))
+          sum size))
 
 (defun held-foreign-memory ()
-  "Return a sentence for each system, or code outside systems, that still holds foreign memory."
+  "Return a sentence for each system, or code outside systems, whose memory cannot be saved."
   (loop for name across (or *memory-owners* #())
         for number from 0
         for size = (held-memory number)

@@ -190,6 +190,7 @@
   ;; Run the hooks first, because they may end threads and close files.
   (let ((hooks (failing-save-hooks)))
     (sb-ext:gc :full t)
+    (note-foreign-strings)
     (let ((obstacles (append hooks (foreign-threads) (scheduled-timers) (open-streams)
                              (held-foreign-memory))))
       (unless obstacles

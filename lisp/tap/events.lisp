@@ -144,7 +144,12 @@
           (incf kept))))
     (tap-unsigned tap number)
     (tap-unsigned tap kept)
-    (let ((positions (make-array (1+ largest) :element-type '(signed-byte 32) :initial-element -1)))
+    (let ((positions (make-array (1+ (max largest 0))
+                                 :element-type '(signed-byte 32) :initial-element -1))
+          (atom (and (atom form) (position form objects :end count))))
+      ;; The compiler numbers no atom, but its source paths give a top-level atom the number 0.
+      (when atom
+        (setf (aref positions 0) (aref starts atom)))
       (dotimes (event count)
         (let ((kind (aref kinds event)) (start (aref starts event)))
           (unless (minusp kind)

@@ -82,6 +82,51 @@
     (places (load-text (format nil "(list 1)~%(list 2)~%  #.(error \"read time\")~%")))
   ((:read-error 3 24)))
 
+(deftest calls-before-their-macro-are-errors
+    (let ((outcome (load-text
+                    "(in-package :cl-user)
+(defun early-caller () (late-macro (early 1)))
+(defun early-setter (x) (setf (late-place x) 2))
+(defmacro late-macro (x) x)
+(defsetf late-place list)
+(defun late-caller () (late-macro 1))")))
+      (list (getf outcome :status)
+            (loop for diagnostic in (getf outcome :diagnostics)
+                  when (eq (getf diagnostic :severity) :error)
+                    collect (list (getf diagnostic :subject) (getf diagnostic :line)) into errors
+                  finally (return (sort errors #'< :key #'second)))))
+  (:loaded (("LATE-MACRO" 2) ("LATE-PLACE" 3) ("LATE-MACRO" 4))))
+
+;; The earlier evaluation has called the macro as a function, but the text has not.
+(deftest earlier-calls-do-not-make-the-order-wrong
+    (progn (load-text "(defun cl-user::by-hand () (cl-user::later-macro 1))")
+           (places (load-text "(defmacro cl-user::later-macro (x) x)
+                               (defun cl-user::ordered () (cl-user::later-macro 1))")))
+  ((:style-warning 1 1)))
+
+(deftest late-inline-definitions-are-warnings
+    (places (load-text "(in-package :cl-user)
+(defun early-inline-caller () (late-inline 1) (late-expanded 1))
+(declaim (inline late-inline))
+(defun late-inline (x) x)
+(defun late-expanded (x) x)
+(define-compiler-macro late-expanded (x) x)"))
+  ((:warning 3 1) (:warning 6 1)))
+
+(deftest tilde-before-cr-lf-is-explained
+    (loop for line-end in (list (coerce '(#\Return #\Newline) 'string) (string #\Return))
+          for text = (format nil "(defun cl-user::joined ()~%(format nil \"a ~~~A b\"))" line-end)
+          for outcome = (load-text text)
+          collect (loop for diagnostic in (getf outcome :diagnostics)
+                        collect (getf diagnostic :line)
+                        collect (and (search "CR LF" (getf diagnostic :message)) t)))
+  ((2 t) (2 nil)))
+
+(deftest top-level-atoms-have-lines
+    (places (load-text (format nil "(list 1)~%~%  cl-user::unbound-atom~%~
+                                    (list cl-user::unbound-argument)~%")))
+  ((:warning 4 1) (:warning 3 3)))
+
 (deftest run-time-warnings-are-located
     (places (load-text (format nil "(list 1)~%~%(warn \"careful\")~%")))
   ((:warning 3 1)))

@@ -133,8 +133,9 @@ void steelbank_leave_by(uint64_t function, uint64_t tag);
 /* Attributes to `owner` the memory that is allocated from now on by steelbank_counted_malloc and
  * the other replacements of C library functions. */
 void steelbank_own_memory(int64_t owner);
-/* Returns the number of octets of `owner`'s memory that have not been freed. */
-int64_t steelbank_held_memory(int64_t owner);
+/* Returns the number of blocks that have not been freed. Writes address, size and owner of at most
+ * `most` blocks to `into`. */
+int64_t steelbank_held_blocks(uint64_t *into, int64_t most);
 
 /* Replaces SBCL's `spawn`, and returns the same result. Calls `spawn` on a permanent thread if
  * steelbank_end_children_with_process was called. */

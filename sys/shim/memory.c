@@ -55,21 +55,27 @@ static void forget(void *at) { free(take(at)); }
 
 void steelbank_own_memory(int64_t by) { __atomic_store_n(&owner, by, __ATOMIC_RELAXED); }
 
-static int64_t wanted;
-static int64_t sum;
+/* Where add_block writes, the number of blocks that fit there, and the number of blocks so far. */
+static uint64_t *listed;
+static int64_t room, count;
 
-static void add(const void *node, VISIT visit, int depth) {
+static void add_block(const void *node, VISIT visit, int depth) {
   (void)depth;
   const struct block *block = *(const struct block *const *)node;
-  if ((visit == leaf || visit == postorder) && block->owner == wanted) sum += (int64_t)block->size;
+  if (visit != leaf && visit != postorder) return;
+  if (count < room) {
+    listed[3 * count] = (uintptr_t)block->at;
+    listed[3 * count + 1] = block->size;
+    listed[3 * count + 2] = (uint64_t)block->owner;
+  }
+  count++;
 }
 
-int64_t steelbank_held_memory(int64_t by) {
+int64_t steelbank_held_blocks(uint64_t *into, int64_t most) {
   pthread_mutex_lock(&lock);
-  wanted = by;
-  sum = 0;
-  twalk(blocks, add);
-  int64_t held = sum;
+  listed = into, room = most, count = 0;
+  twalk(blocks, add_block);
+  int64_t held = count;
   pthread_mutex_unlock(&lock);
   return held;
 }

@@ -11,6 +11,7 @@ use crate::asks::Asks;
 use crate::texts::{expect_text, write_project};
 use serde_json::{Value, json};
 use steelbank::actions::change::check::CheckRequest;
+use steelbank::loaded::Severity;
 use steelbank::scratch::{Overlay, ScratchError, ScratchOutcome};
 use steelbank::tools::{Call, Permissions, Session};
 use steelbank::{Control, Error, LoadRequest, ProjectSettings, ScratchRequest, Steelbank, WhoRequest};
@@ -48,6 +49,35 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     }
     found.sort();
     found
+}
+
+/// The error is repeated for the compiled file, and reported in an image where the macro exists.
+#[test]
+fn check_rejects_macros_defined_after_their_calls() {
+    own_process!();
+    let folder = Folder::new("check-order");
+    let bank = project(&folder);
+    let control = Control::new(LONG);
+    let text = "(in-package :shop)\n\n(defun total (x)\n  (doubled x))\n(defmacro doubled (x) `(* 2 ,x))\n";
+    for _ in 0..2 {
+        let edits = vec![edit("b.lisp", text)];
+        let check = CheckRequest { system: Some("shop".to_owned()), edits, ..CheckRequest::default() };
+        let late = bank.run(&check, &control).unwrap();
+        assert!(!late.loads, "{late:?}");
+        let places: Vec<_> = late
+            .diagnostics
+            .iter()
+            .take_while(|found| found.severity == Severity::Error)
+            .map(|found| found.place.as_ref().unwrap().line)
+            .collect();
+        assert_eq!(places, [Some(5), Some(4)], "{late:?}");
+    }
+    fs::write(folder.join("project/b.lisp"), text).unwrap();
+    for kept in [false, true] {
+        let answer = bank.run(&LoadRequest::system("shop"), &control).unwrap();
+        assert_eq!((answer.diagnostics[0].severity, answer.diagnostics[0].kept), (Severity::Error, kept));
+        assert!(answer.failure.is_none(), "{answer:?}");
+    }
 }
 
 #[test]

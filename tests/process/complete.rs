@@ -51,6 +51,22 @@ fn files(folder: &Path) -> Vec<(String, SystemTime)> {
     found
 }
 
+/// An image that cannot be saved still gives names, and slow commands report why it cannot.
+#[test]
+fn names_come_from_an_unsaveable_image() {
+    let (root, cache) = (Folder::new("complete-unsaved"), Folder::new("complete-unsaved-cache"));
+    write_project(&root, PROJECT);
+    let text = fs::read_to_string(root.join("demo.lisp")).unwrap();
+    let keeps = "(defvar *kept* (sb-alien:make-alien sb-alien:int 10))\n(sleep 1.1)\n";
+    fs::write(root.join("demo.lisp"), format!("{text}{keeps}")).unwrap();
+    let (_, errors, code) = ask(&root, &cache, &["--system", "demo", "snapshot"]);
+    assert!(errors.contains("40 bytes") && code == Some(3), "{errors}");
+    assert_eq!(completed(&root, &cache, &["who-calls", "demo-store:pr"]), ["demo-store:price"]);
+    let (_, errors, code) = ask(&root, &cache, &["--system", "demo", "who-calls", "demo-store:price"]);
+    assert!(errors.contains("no snapshot can be saved") && errors.contains("40 bytes"), "{errors}");
+    assert_eq!(code, Some(0));
+}
+
 #[test]
 fn names_come_from_the_last_snapshot() {
     let (root, cache) = (Folder::new("complete"), Folder::new("complete-cache"));

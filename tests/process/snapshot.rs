@@ -390,6 +390,14 @@ fn obstacles_to_a_snapshot_are_named() {
              (sb-sys:find-dynamic-foreign-symbol-address \"calloc\")) (function sb-sys:system-area-pointer \
              sb-alien:size-t sb-alien:size-t)) 3 4)",
         ),
+        // A list has the string's address, too.
+        (
+            "shared",
+            "(defvar cl-user::*text* (sb-alien:alien-sap (sb-alien:make-alien-string \"kept\")))
+             (defvar cl-user::*texts* (list cl-user::*text*))",
+        ),
+        // Memory that is no string may contain addresses.
+        ("zeros", "(defvar cl-user::*zeros* (sb-alien:alien-sap (sb-alien:make-alien sb-alien:int 10)))"),
         // A failed reallocation keeps the block. A partial unmapping keeps the rest of the mapping.
         (
             "failing",
@@ -418,7 +426,7 @@ fn obstacles_to_a_snapshot_are_named() {
         let left: Vec<String> = fs::read_dir(cache.join("snapshots"))
             .unwrap()
             .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
-            .filter(|name| !name.ends_with(".lock") && !name.ends_with(".refused"))
+            .filter(|name| ![".lock", ".refused", ".index"].iter().any(|end| name.ends_with(end)))
             .collect();
         assert!(left.is_empty(), "{left:?}");
     }
@@ -439,6 +447,29 @@ fn freed_foreign_memory_is_no_obstacle() {
     let other = told(&root, &cache, &systems, &["cl-user::give"], true);
     assert_eq!(other["fresh"], true, "{}", other["why"]);
     assert_same(&one, &other, "memory that was given back");
+}
+
+/// A process that starts from a snapshot allocates the C strings that variables point to.
+#[test]
+fn foreign_strings_are_restored() {
+    let folder = Folder::new("snapshot-strings");
+    let root = folder.canonicalize().unwrap();
+    crate::texts::write_project(&root, include_str!("../projects/snapshot_memory.txt"));
+    let cache = root.join("cache");
+    let texts = || run(&root, &cache, &["--system", "speaker", "evaluate", "(cl-user::texts)"]);
+    let loaded = texts();
+    assert!(loaded.contains("(\"foreign text\" \"text\" \"foreign text\" :HERE)"), "{loaded}");
+    run(&root, &cache, &["--system", "speaker", "snapshot"]);
+    for _ in 0..2 {
+        assert_eq!(texts(), loaded.replace(":HERE", ":ELSEWHERE"));
+    }
+    // A process that started from the snapshot of the dependencies can be saved, too.
+    std::thread::sleep(Duration::from_millis(1100));
+    let file = root.join("speaker.lisp");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("{text}(defvar cl-user::*more* 1)\n")).unwrap();
+    run(&root, &cache, &["--system", "speaker", "snapshot"]);
+    assert_eq!(texts(), loaded.replace(":HERE", ":ELSEWHERE"));
 }
 
 /// Runs a command in the project at `root`, and returns its output.

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::actions::run::diagnostic::{LISTED_FILES, ShownDiagnostic};
-use crate::handle::loaded::{Diagnostic, LoadAnswer, LoadFailure, LoadStatus};
+use crate::handle::loaded::{Diagnostic, LoadAnswer, LoadFailure, LoadStatus, Severity};
 
 /// A request to load systems or files in a scratch image, with edited texts in place of files on
 /// disk.
@@ -88,7 +88,9 @@ const LISTED_DIAGNOSTICS: usize = 200;
 impl CheckAnswer {
     /// Adds the outcome of one load in the scratch image.
     pub(crate) fn add(&mut self, loaded: LoadAnswer) {
-        self.loads &= loaded.status == LoadStatus::Loaded;
+        // A load continues after some errors, such as a call that precedes its macro.
+        self.loads &= loaded.status == LoadStatus::Loaded
+            && loaded.diagnostics.iter().all(|found| found.severity > Severity::Error);
         self.cached.extend(loaded.cached);
         for path in loaded.compiled {
             if !self.compiled.contains(&path) {

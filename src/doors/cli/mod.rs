@@ -35,6 +35,7 @@ mod snapshot;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -48,6 +49,9 @@ use crate::handle::recovery::LoadedItem;
 use crate::tools::{Blame, Failure, Permissions, Session};
 use crate::{Builder, Installation, Steelbank};
 use output::Terminal;
+
+/// A load for which a command reports why no snapshot replaces it.
+const SLOW_LOAD: Duration = Duration::from_secs(1);
 
 /// The exit codes of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -302,6 +306,17 @@ impl Shell {
             session.bank()?.trust_restored_loads();
         }
         let complete = self.options.project.load(&session, &self.output)?;
+        if self.options.project.any()
+            && let bank = session.bank()?
+            && bank.load_time() > SLOW_LOAD
+            && let Some(why) = bank.refused_snapshot()
+        {
+            self.output.error(&format!(
+                "Each command loads the systems again ({:.1} s), because no snapshot can be saved. {why} `steelbank serve` \
+                 and `steelbank lsp` load them once.",
+                bank.load_time().as_secs_f64()
+            ));
+        }
         Ok((session, complete))
     }
 

@@ -197,6 +197,9 @@ impl SnapshotOrder {
         }
         // A failed attempt may have written a refusal: move it to its final place.
         let _ = std::fs::rename(making.join(store::REFUSED), key.refusal());
+        if let (SnapshotKind::Whole, Some(root)) = (key.kind, &key.root) {
+            let _ = std::fs::rename(making.join("index"), store::unsaved_index(all, root));
+        }
         let _ = std::fs::remove_dir_all(&making);
         outcome
     }

@@ -3,6 +3,7 @@
 //! process at a time creates a snapshot.
 
 use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,9 +14,12 @@ use steelbank_xref::Index;
 
 use super::SnapshotKind;
 use super::format::SnapshotManifest;
+use crate::source::tap::sidecar::fnv_1a;
 
 /// The extension of a file that stores why a snapshot cannot be created.
 pub(super) const REFUSED: &str = "refused";
+/// The extension of the index of an image that could not be saved.
+const UNSAVED: &str = "index";
 /// The name of the lock that a process must hold to create a snapshot of any key.
 pub(super) const ANY: &str = "making";
 /// The interval at which a process that waits for a lock tries again.
@@ -89,20 +93,31 @@ pub fn list(cache: &Path) -> Vec<SnapshotEntry> {
     entries
 }
 
+/// Returns the path of the index of the last unsaveable image of the project in `root`.
+pub(super) fn unsaved_index(all: &Path, root: &Path) -> PathBuf {
+    all.join(format!("{:016x}.{UNSAVED}", fnv_1a(root.as_os_str().as_bytes())))
+}
+
 /// Reads the index and the names of the project's systems from the most recently used complete
-/// snapshot of the project in `root`, even if its files have changed since.
+/// snapshot of the project in `root`, even if its files have changed since. If there is none, reads
+/// the index of the last image that could not be saved.
 #[cfg(feature = "server")]
 pub(crate) fn last(cache: &Path, root: &Path) -> Option<(Index, Vec<String>)> {
     let root = std::fs::canonicalize(root).ok()?;
-    let mut all: Vec<PathBuf> = folders(&cache.join("snapshots")).collect();
+    let folder = cache.join("snapshots");
+    let mut all: Vec<PathBuf> = folders(&folder).collect();
     all.sort_by_key(|path| std::cmp::Reverse(used(path)));
-    all.iter().find_map(|path| {
+    let saved = all.iter().find_map(|path| {
         let manifest = SnapshotManifest::read(&path.join("manifest")).ok()?;
         let is_meant = manifest.root.as_ref() == Some(&root) && manifest.kind == SnapshotKind::Whole;
         let bytes = is_meant.then(|| steelbank_cache::read(&path.join("index")).ok())??;
         let own = manifest.systems.into_iter().filter(|system| !system.own.is_empty());
         let index = Index::open_snapshot(bytes).ok()?;
         Some((index, own.map(|system| system.name).collect()))
+    });
+    saved.or_else(|| {
+        let bytes = steelbank_cache::read(&unsaved_index(&folder, &root)).ok()?;
+        Some((Index::open_snapshot(bytes).ok()?, Vec::new()))
     })
 }
 
@@ -110,7 +125,8 @@ pub(crate) fn last(cache: &Path, root: &Path) -> Option<(Index, Vec<String>)> {
 /// bytes. Processes that run from a snapshot can use it until they end.
 pub fn clear(cache: &Path) -> u64 {
     let all = cache.join("snapshots");
-    let refused = entries(&all).filter(|path| path.extension().is_some_and(|end| end == REFUSED));
+    let refused =
+        entries(&all).filter(|path| path.extension().is_some_and(|end| end == REFUSED || end == UNSAVED));
     // Ignore errors: a file that remains only prevents a snapshot that would be refused again.
     refused.for_each(|path| _ = std::fs::remove_file(path));
     folders(&all).map(|path| remove(&path)).sum()
@@ -265,7 +281,9 @@ fn sweep(all: &Path) {
         let is_old = age_of(&entry).is_some_and(|age| age > ABANDONED);
         if name.ends_with(".gone") || name.ends_with(".making") && is_old {
             let _ = std::fs::remove_dir_all(entry.path());
-        } else if name.ends_with(REFUSED) && age_of(&entry).is_some_and(|age| age > FORGOTTEN) {
+        } else if (name.ends_with(REFUSED) || name.ends_with(UNSAVED))
+            && age_of(&entry).is_some_and(|age| age > FORGOTTEN)
+        {
             let _ = std::fs::remove_file(entry.path());
         }
     }
