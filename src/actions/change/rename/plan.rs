@@ -220,6 +220,9 @@ pub struct RenamePlan {
     /// Words in manuals, scripts and configuration that spell the name, edited only on request.
     #[serde(skip_serializing_if = "OtherText::is_empty")]
     pub other_text: OtherText,
+    /// Whether text that is not Lisp was not searched, because there is no text index.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub text_unsearched: bool,
 }
 
 impl RenamePlan {
