@@ -200,12 +200,6 @@ impl LoadFailure {
             && std::fs::metadata(path).is_err_and(|why| is_nothing(&why))
     }
 
-    /// Returns whether the message names the file `path`.
-    fn names_path(&self) -> bool {
-        use FailureKind::{Cache, Compile, File, SystemDefinition};
-        matches!(self.kind, Cache | Compile | File | SystemDefinition)
-    }
-
     fn advise(&mut self) {
         let name = self.name.as_deref().unwrap_or("it");
         let path = self.path.as_deref().unwrap_or("the file");
