@@ -14,7 +14,15 @@
           "name" (if (eq kind :package)
                      (escaped-name (string name))
                      (name-text name))
-          "sources" sources))
+          "sources" sources
+          "alias" (and (member kind '(:function :macro)) (alias-p name) :true)))
+
+(defun alias-p (name)
+  "Return true if the function NAME was not created under this name."
+  (let ((function (entry-function (or (and (symbolp name) (macro-function name))
+                                      (global-function name))))
+        (own (if (and (symbolp name) (macro-function name)) (list 'macro-function name) name)))
+    (not (equal (simple-function-name function) own))))
 
 (defun method-definitions (name)
   "Return the methods of NAME that have a source file, as JSON objects; NIL if it is not generic."

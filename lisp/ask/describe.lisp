@@ -98,6 +98,19 @@
     (let ((*package* (find-package :common-lisp)))
       (prin1-to-string specifier))))
 
+(defun ordered-type (type)
+  "Return the type specifier TYPE, from the compiler, with members and alternatives in text order."
+  ;; The compiler's order depends on whether the type was read from a fasl.
+  (if (not (and (consp type) (proper-list-p type)))
+      type
+      (case (first type)
+        ((eql) type)
+        ((member) (cons 'member (sort (copy-list (rest type)) #'string< :key #'type-text)))
+        (t (let ((parts (mapcar #'ordered-type type)))
+             (if (member (first type) '(and or))
+                 (cons (first type) (sort (rest parts) #'string< :key #'type-text))
+                 parts))))))
+
 (defparameter *methods-shown* 100
   "The maximum number of methods, or subclasses, in a description.")
 
@@ -154,7 +167,7 @@
                 "arglist" (and known (lambda-list-text lambda-list))
                 "documentation" (documentation-text name 'function)
                 "type" (and (not special) (not macro)
-                            (type-text (sb-introspect:function-type name)))
+                            (type-text (ordered-type (sb-introspect:function-type name))))
                 "combination" (and generic (combination-text function))
                 "method_count" (and generic (length (others-methods function)))
                 "methods" (and generic (methods-json function))
@@ -178,7 +191,7 @@
               "bound" (json-boolean bound)
               "documentation" (documentation-text symbol 'variable)
               "type" (multiple-value-bind (type known) (variable-type symbol)
-                       (and known (type-text type)))
+                       (and known (type-text (ordered-type type))))
               "sources" (source-object symbol (case kind
                                                 (:constant :constant)
                                                 (:macro :symbol-macro)

@@ -82,7 +82,7 @@
   (let ((*package* (or (find-package package)
                        (error "Package ~a not found." package)))
         (values '()))
-    (setf *differs-from-text* t)
+    (note-difference-from-text)
     (with-input-from-string (stream source)
       (loop with end = (list nil)
             for form = (read stream nil end)

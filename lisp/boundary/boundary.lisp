@@ -323,7 +323,7 @@
 (defun find-contrib-system (name)
   "Return the contrib NAME as a system that REQUIRE loads, or NIL."
   ;; ASDF would search SBCL's home, which does not exist. ASDF finds itself later.
-  (when (member name (remove "asdf" *contribs* :test #'string=) :test #'string=)
+  (when (and (string/= name "asdf") (member name *contribs* :test #'string=))
     (or (asdf:registered-system name)
         (make-instance 'asdf:require-system :name name))))
 

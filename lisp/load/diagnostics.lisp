@@ -213,22 +213,23 @@
 
 (defun frame-place ()
   "Return the position of the innermost frame in a file that we loaded, except ASDF, or NIL."
-  (flet ((look (location)
-           (let* ((source (location-source location))
-                  (name (and source (debug-source-namestring source)))
-                  (file (and (stringp name)
-                             (not (equal name (asdf-file)))
-                             (when-file-permits (sb-ext:native-namestring (truename name)))))
-                  (place (and file (frame-position location source file))))
-             (when place
-               (return-from frame-place place)))))
-    (if *copied-stack*
-        (map-return-addresses (lambda (debug-fun location times)
-                                (declare (ignore debug-fun times))
-                                (look location))
-                              *copied-stack*)
-        (map-frames (lambda (frame) (look (frame-location frame)))))
-    nil))
+  (let ((asdf (asdf-file)))
+    (flet ((look (location)
+             (let* ((source (location-source location))
+                    (name (and source (debug-source-namestring source)))
+                    (file (and (stringp name)
+                               (not (equal name asdf))
+                               (when-file-permits (sb-ext:native-namestring (truename name)))))
+                    (place (and file (frame-position location source file))))
+               (when place
+                 (return-from frame-place place)))))
+      (if *copied-stack*
+          (map-return-addresses (lambda (debug-fun location times)
+                                  (declare (ignore debug-fun times))
+                                  (look location))
+                                *copied-stack*)
+          (map-frames (lambda (frame) (look (frame-location frame)))))
+      nil)))
 
 (defun note-undefined-names ()
   "Add the warnings that the abandoned compilation unit would have given at its end."

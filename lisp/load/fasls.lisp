@@ -25,6 +25,10 @@
 (defvar *differs-from-text* nil
   "True if this image may have definitions that a new image would not have at the same step.")
 
+(defun note-difference-from-text ()
+  "Record that this image may have definitions that a new image would not have at the same step."
+  (setf *differs-from-text* t))
+
 (defvar *compiled-files* (make-hash-table :test 'equal :synchronized t)
   "The native truenames of the source files that were compiled in this image, as keys.")
 

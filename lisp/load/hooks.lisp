@@ -40,7 +40,7 @@
   (when (or (gethash file *loaded-files*)
             (gethash file *compiled-files*)
             (asdf:component-loaded-p (asdf:component-system component)))
-    (setf *differs-from-text* t))
+    (note-difference-from-text))
   (setf (gethash file *compiled-files*) t))
 
 (defun noted-compilation (function operation component)

@@ -196,5 +196,5 @@
   (dolist (file gone)
     (remhash file *loaded-files*))
   (when keys
-    (setf *differs-from-text* t))
+    (note-difference-from-text))
   (leftovers-json files gone keys))

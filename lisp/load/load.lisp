@@ -334,7 +334,7 @@
   "Record that this image may differ from the text if a file failed in SESSION. Return OUTCOME."
   ;; The image has what the file defined before the failure, also at compile time.
   (when (and (eq (getf outcome :status) :failed) (load-session-file session))
-    (setf *differs-from-text* t))
+    (note-difference-from-text))
   outcome)
 
 (defun load-system (system &key definition force keep-going progress stop timeout-seconds)
@@ -426,7 +426,7 @@
                      (note-file session path :compiled)
                      (close-to-others fasl)
                      (load fasl)
-                     (setf *differs-from-text* t)
+                     (note-difference-from-text)
                      (unless kept (delete-file fasl)))))
                (setf (gethash (sb-ext:native-namestring (truename file)) *loaded-files*) version))))
       (list* :path path

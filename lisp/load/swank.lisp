@@ -103,8 +103,8 @@
          (outcome (call-with-load-session
                    (make-session nil nil timeout-seconds)
                    (lambda ()
-                     (setf *differs-from-text* t
-                           system (load-swank)
+                     (note-difference-from-text)
+                     (setf system (load-swank)
                            opened (start-swank port))
                      (sb-thread:make-thread #'keep-swank-open :arguments (list opened)
                                                               :name "steelbank swank")))))

@@ -28,6 +28,17 @@
 (deftype described-type (size) "A type." `(vector t ,size))
 (sb-ext:defglobal **described** nil)
 
+(deftest types-have-one-order
+    (flet ((text (type) (steelbank::type-text (steelbank::ordered-type type))))
+      (list (text '(function ((or null hash-table)) (values (member t nil :b) &optional)))
+            (text '(function ((or hash-table null)) (values (member :b nil t) &optional)))
+            (text '(or (and list (not null)) (eql (or :b :a))))
+            (text 't)))
+  ("(FUNCTION ((OR HASH-TABLE NULL)) (VALUES (MEMBER :B NIL T) &OPTIONAL))"
+   "(FUNCTION ((OR HASH-TABLE NULL)) (VALUES (MEMBER :B NIL T) &OPTIONAL))"
+   "(OR (AND (NOT NULL) LIST) (EQL (OR :B :A)))"
+   "T"))
+
 (deftest lambda-lists
     (list (facet 'described "function" "arglist") (facet 'described-macro "function" "arglist")
           (facet 'mapcar "function" "arglist") (facet 'if "function" "arglist")

@@ -105,7 +105,7 @@
 (defun evaluate-text (text trial)
   "Evaluate the forms of TEXT as the code of TRIAL. Return the values of the last form."
   (when (plusp (length text))
-    (setf *differs-from-text* t))
+    (note-difference-from-text))
   (call-as-code trial (lambda () (call-for-forms text trial #'evaluate-toplevel-form))))
 
 (defun evaluation (package-name text)

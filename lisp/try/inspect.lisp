@@ -128,7 +128,7 @@
                          "lambda list" (multiple-value-bind (lambda-list known)
                                            (known-lambda-list function)
                                          (and known (lambda-list-text lambda-list)))
-                         "type" (type-text (sb-introspect:function-type function))
+                         "type" (type-text (ordered-type (sb-introspect:function-type function)))
                          "documentation" (documentation-text function t))
                   (+ (length closed) (length methods))
                   (lambda (index)

@@ -1,7 +1,7 @@
-//! The loads in progress, by system. A caller that requests a system while the system is loading
-//! waits for that load and receives its progress reports. Then the caller loads the system again,
-//! because files may have changed since that load started. Loads with the options `force` or
-//! `keep_going` do not wait, and loads of single files are not tracked.
+//! The loads in progress, of systems and of the project. A caller that requests a system while the
+//! system is loading waits for that load and receives its progress reports. Then the caller loads
+//! the system again, because files may have changed since that load started. Loads with the options
+//! `force` or `keep_going` do not wait, and loads of single files are not tracked.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,15 +14,16 @@ use crate::engine::control::Control;
 use crate::engine::{OnProgress, Progress};
 use crate::handle::Error;
 use crate::handle::loaded::LoadAnswer;
+use crate::handle::recovery::LoadedItem;
 
 /// The interval at which a caller that waits for another caller's load checks whether its own
 /// request was cancelled.
 const CANCELLATION_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The loads that callers can join, by system.
+/// The loads that callers can join.
 #[derive(Default)]
 pub(crate) struct InFlightLoads {
-    by_system: Mutex<HashMap<String, Arc<Flight>>>,
+    by_item: Mutex<HashMap<LoadedItem, Arc<Flight>>>,
 }
 
 /// A load, and the callers that wait for it.
@@ -40,22 +41,22 @@ struct FlightState {
 }
 
 impl InFlightLoads {
-    /// Joins the load of `system` that is in progress. If there is none, or if `lead` is true,
+    /// Joins the load of `item` that is in progress. If there is none, or if `lead` is true,
     /// returns a new load. The second value is true if the load is new: the caller must then run
     /// the load and call [`InFlightLoads::finish`].
     pub(crate) fn join(
         &self,
-        system: &str,
+        item: &LoadedItem,
         listener: Option<&OnProgress>,
         lead: bool,
     ) -> (Arc<Flight>, bool) {
-        let mut by_system = self.by_system.lock();
-        let (flight, leads) = match by_system.get(system) {
+        let mut by_item = self.by_item.lock();
+        let (flight, leads) = match by_item.get(item) {
             Some(flight) if !lead => (Arc::clone(flight), false),
             under_way => {
                 let flight = Arc::new(Flight::default());
                 if under_way.is_none() {
-                    by_system.insert(system.to_owned(), Arc::clone(&flight));
+                    by_item.insert(item.clone(), Arc::clone(&flight));
                 }
                 (flight, true)
             }
@@ -64,13 +65,13 @@ impl InFlightLoads {
         (flight, leads)
     }
 
-    /// Ends `flight`, the load of `system`, and passes `answer` to the waiting callers.
-    pub(crate) fn finish(&self, system: &str, flight: &Arc<Flight>, answer: Option<LoadAnswer>) {
-        let mut by_system = self.by_system.lock();
-        if by_system.get(system).is_some_and(|other| Arc::ptr_eq(other, flight)) {
-            by_system.remove(system);
+    /// Ends `flight`, the load of `item`, and passes `answer` to the waiting callers.
+    pub(crate) fn finish(&self, item: &LoadedItem, flight: &Arc<Flight>, answer: Option<LoadAnswer>) {
+        let mut by_item = self.by_item.lock();
+        if by_item.get(item).is_some_and(|other| Arc::ptr_eq(other, flight)) {
+            by_item.remove(item);
         }
-        drop(by_system);
+        drop(by_item);
         *flight.outcome.lock() = FlightState { ended: true, answer };
         flight.ended.notify_all();
     }

@@ -19,7 +19,7 @@ use crate::answer::{Caution, Location, some_of};
 use crate::engine::control::Control;
 use crate::engine::read_json;
 use crate::engine::{
-    CallError, Expired, Lane, LispError, OnProgress, Progress, ProgressListener, deadline_after, trim_memory,
+    CallError, Expired, Lane, LispError, Progress, ProgressListener, deadline_after, trim_memory,
 };
 use crate::handle::Error;
 use crate::handle::flights::{Flight, InFlightLoads};
@@ -84,51 +84,63 @@ impl Steelbank {
         if let Some(answer) = restored.and_then(|mut answers| answers.pop()) {
             return Ok(answer);
         }
+        let item = LoadedItem::System(system.to_owned());
+        self.join_load(&item, options, control, |control| self.load_through_asdf(system, options, control))
+    }
+
+    /// Runs `load`, the load of `item`, after waiting for a load of the same item in progress.
+    /// Passes progress and answer to the callers that wait for it.
+    fn join_load(
+        &self,
+        item: &LoadedItem,
+        options: LoadOptions,
+        control: &Control,
+        load: impl Fn(&Control) -> Result<LoadAnswer, Error>,
+    ) -> Result<LoadAnswer, Error> {
         let deadline = deadline_after(control.allowed());
         let mut first: Option<LoadAnswer> = None;
         loop {
             let (flight, leads) =
-                self.flights().join(system, control.progress(), options.force || options.keep_going);
-            if !leads {
-                match flight.wait(control, deadline)? {
-                    // Load again after the joined load, because files may have changed since it
-                    // started.
-                    Some(answer) => {
-                        first = first.map_or(Some(answer.clone()), |first| Some(first.followed_by(answer)))
-                    }
-                    None => {
-                        let message =
-                            "The time limit passed while this load waited for another load of the same system."
-                                .to_owned();
-                        let target = LoadTarget::System(system.to_owned());
-                        return Ok(LoadAnswer::timed_out(target, control.allowed(), message).finished());
-                    }
-                }
-                continue;
+                self.flights().join(item, control.progress(), options.force || options.keep_going);
+            if leads {
+                let mut landing = JoinGuard { flights: self.flights(), item, flight: &flight, answer: None };
+                let reported = Arc::clone(&flight);
+                let control = control.until(deadline);
+                let control = control.reporting_to(Arc::new(move |progress| reported.report(&progress)));
+                let answer = load(&control)?;
+                landing.answer = Some(answer.clone());
+                drop(landing);
+                return Ok(match first {
+                    Some(first) => first.followed_by(answer).finished(),
+                    None => answer,
+                });
             }
-            let flying = JoinGuard { flights: self.flights(), system, flight: &flight, answer: None };
-            return self.run_shared_load(system, options, control, deadline, flying, first);
+            let Some(answer) = flight.wait(control, deadline)? else {
+                let message =
+                    "The time limit passed while this load waited for another load of the same system."
+                        .to_owned();
+                let target = LoadTarget::System(item.to_string());
+                let answer = LoadAnswer::timed_out(target, control.allowed(), message);
+                let system = answer.system.clone().filter(|_| matches!(item, LoadedItem::System(_)));
+                return Ok(LoadAnswer { system, ..answer }.finished());
+            };
+            // Load again after the joined load, because files may have changed since it started.
+            first = first.map_or(Some(answer.clone()), |first| Some(first.followed_by(answer)));
         }
     }
 
-    /// Runs the load of `system`, and passes progress and answer to the callers that wait for it.
-    /// `first` is the combined answer of the loads that this caller has waited for.
-    fn run_shared_load(
+    /// Loads `system`, and looks for its definition in all of the project's `.asd` files.
+    fn load_through_asdf(
         &self,
         system: &str,
         options: LoadOptions,
         control: &Control,
-        deadline: Instant,
-        mut landing: JoinGuard<'_>,
-        first: Option<LoadAnswer>,
     ) -> Result<LoadAnswer, Error> {
-        let flight = Arc::clone(landing.flight);
-        let listener: OnProgress = Arc::new(move |progress| flight.report(&progress));
+        let deadline = deadline_after(control.allowed());
         let run = |asd: Option<&str>| {
-            let control = control.until(deadline).reporting_to(Arc::clone(&listener));
             let arguments = vec![json!(system), json!(asd), json!(options.force), json!(options.keep_going)];
             let target = LoadTarget::System(system.to_owned());
-            self.load_target(target, "load-system", arguments, options, &control)
+            self.load_target(target, "load-system", arguments, options, &control.until(deadline))
         };
         let mut answer = run(None)?;
         if answer.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::UnknownSystem) {
@@ -148,12 +160,7 @@ impl Steelbank {
         if answer.status == LoadStatus::Loaded && !options.again {
             self.note_system(answer.system.as_deref().unwrap_or(system));
         }
-        landing.answer = Some(answer.clone());
-        drop(landing);
-        Ok(match first {
-            Some(first) => first.followed_by(answer).finished(),
-            None => answer,
-        })
+        Ok(answer)
     }
 
     /// Loads `systems`, each with the file that defines it, one after the other.
@@ -243,12 +250,18 @@ impl Steelbank {
     }
 
     /// Loads all systems that the project's `.asd` files define, including tests, one after the
-    /// other, and lists the outcome of each.
+    /// other, and lists the outcome of each. If such a load is in progress, waits for it as
+    /// `load_system` does.
     ///
     /// # Errors
     /// There is no project, the load was cancelled, the setup before the first load failed, or Lisp
     /// has died. A load that fails or times out is an answer.
     pub(crate) fn load_project(&self, options: LoadOptions, control: &Control) -> Result<LoadAnswer, Error> {
+        self.join_load(&LoadedItem::Project, options, control, |control| self.load_each(options, control))
+    }
+
+    /// Loads the project's systems one after the other.
+    fn load_each(&self, options: LoadOptions, control: &Control) -> Result<LoadAnswer, Error> {
         let deadline = deadline_after(control.allowed());
         let mut all = LoadAnswer::default();
         let known = self.inner.restored.lock().as_mut().and_then(|restored| restored.project.take());
@@ -534,14 +547,14 @@ impl Drop for LoadingGuard {
 /// never wait forever.
 struct JoinGuard<'a> {
     flights: &'a InFlightLoads,
-    system: &'a str,
+    item: &'a LoadedItem,
     flight: &'a Arc<Flight>,
     answer: Option<LoadAnswer>,
 }
 
 impl Drop for JoinGuard<'_> {
     fn drop(&mut self) {
-        self.flights.finish(self.system, self.flight, self.answer.take());
+        self.flights.finish(self.item, self.flight, self.answer.take());
     }
 }
 

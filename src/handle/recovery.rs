@@ -81,7 +81,7 @@ impl LispRestart {
 }
 
 /// A load, with enough data to repeat it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadedItem {
     /// A system.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -43,6 +43,8 @@ pub struct Session {
     /// This client's state, if several clients share the image.
     client_slot: Option<Arc<ClientSlot>>,
     restart_notes_shown: Arc<AtomicUsize>,
+    /// Whether this client has received the note on the missing text index.
+    index_note_shown: Arc<AtomicBool>,
     /// This client's jobs that outlast the call that started them.
     work: Arc<ClientWork>,
     /// The reasons why configuration files are ignored, for `status`.
@@ -168,6 +170,7 @@ impl Session {
             recovery: Arc::default(),
             client_slot: None,
             restart_notes_shown: Arc::default(),
+            index_note_shown: Arc::default(),
             work: Arc::default(),
             config_errors: Arc::default(),
             swank_trouble: Arc::default(),
@@ -204,6 +207,7 @@ impl Session {
     pub(crate) fn for_client(mut self, slot: ClientSlot) -> Self {
         self.client_slot = Some(Arc::new(slot));
         self.work = Arc::default();
+        self.index_note_shown = Arc::default();
         self
     }
 
@@ -234,6 +238,13 @@ impl Session {
     pub(super) fn take_restart_note(&self) -> Option<String> {
         let told = self.client_slot().map_or(&*self.restart_notes_shown, |slot| &slot.restart_notes_shown);
         self.recovery.take_note(told)
+    }
+
+    /// Returns the note that text was not searched, the first time for this client.
+    pub(crate) fn take_index_note(&self) -> Option<String> {
+        let note =
+            "There is no text index, so text that is not Lisp was not searched. Build it with index-project.";
+        (!self.index_note_shown.swap(true, Ordering::Relaxed)).then(|| note.to_owned())
     }
 
     /// Returns whether the project is unknown and a client may still set it.

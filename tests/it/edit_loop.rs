@@ -142,3 +142,28 @@ fn failed_load_reports_undefined_functions() {
         "{answer:?}"
     );
 }
+
+#[test]
+fn concurrent_project_loads_are_joined() {
+    own_process!();
+    let root = folder("project-joins");
+    fs::write(root.join("first.asd"), "(defsystem \"first\" :components ((:file \"one\")))").unwrap();
+    fs::write(root.join("second.asd"), "(defsystem \"second\" :components ((:file \"two\")))").unwrap();
+    fs::write(root.join("one.lisp"), "(defun one () (undefined-one))").unwrap();
+    fs::write(root.join("two.lisp"), "(eval-when (:compile-toplevel) (sleep 2))").unwrap();
+    let bank = project(&root, &root.join("cache"));
+    let (reached, second) = std::sync::mpsc::channel();
+    let control = Control::new(Duration::from_secs(100)).on_progress(move |progress| {
+        if progress.path.is_some_and(|path| path.ends_with("two.lisp")) {
+            let _ = reached.send(());
+        }
+    });
+    let leader = bank.clone();
+    let leader = std::thread::spawn(move || leader.run(&LoadRequest::project(), &control).unwrap());
+    second.recv().unwrap();
+    let joined = bank.run(&LoadRequest::project(), &Control::new(Duration::from_secs(100))).unwrap();
+    for answer in [joined, leader.join().unwrap()] {
+        assert_eq!((answer.compiled.len(), answer.diagnostics.len()), (2, 1), "{answer:?}");
+        assert_eq!(answer.systems.len(), 2, "{answer:?}");
+    }
+}

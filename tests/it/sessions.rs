@@ -42,6 +42,7 @@ macro_rules! sessions {
 }
 
 sessions! {
+    aliases_are_defined_where_assigned
     answers_follow_file_changes
     each_use_is_listed_once_at_its_place
     entries_state_their_kind

@@ -464,6 +464,22 @@ fn help_fits_the_terminal() {
 }
 
 #[test]
+fn folder_without_system_is_not_found() {
+    let folder = Folder::new("no-system");
+    fs::write(folder.join("a.lisp"), "(defun a () 1)").unwrap();
+    let ask =
+        |arguments: &[&str]| outcome(&on(&folder, &folder.join("cache")).args(arguments).output().unwrap());
+    for arguments in [&["load-system"][..], &["--system", "auto", "load-system"]] {
+        let (text, _, code) = ask(arguments);
+        assert!(text.contains("Its Lisp files: a.lisp."), "{text}");
+        assert_eq!(code, Some(1), "{arguments:?}");
+    }
+    let (text, errors, code) = ask(&["--system", "auto", "outline", "a.lisp"]);
+    assert!(text.contains("function a") && errors.contains("a.lisp"), "{text}{errors}");
+    assert_eq!(code, Some(1));
+}
+
+#[test]
 fn project_file_configures_but_permits_nothing() {
     let folder = Folder::new("config");
     write_project(&folder, include_str!("../projects/config.txt"));

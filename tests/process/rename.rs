@@ -502,3 +502,22 @@ fn compile_time_names_are_verified() {
     expect_text("compile-time macro", &rename("rn::block-of", "part-of"));
     assert_eq!(read(), main.replace("block-of", "part-of"));
 }
+
+#[test]
+fn missing_text_index_is_reported_once() {
+    let folder = Folder::new("no-text-index");
+    let root = write(&folder);
+    let mut command = on(&root, &folder.join("cache"));
+    command.args(["--no-auto-index", "--no-snapshot", "--system", "rn", "serve"]);
+    let (child, mut client) = initialized(command, Streams::Pipes);
+    client.text("load-system", json!({"system": "rn"}));
+    for expected in [1, 0] {
+        let call = json!({"name": "rename", "arguments": {"name": "rn:area", "new_name": "surface"}});
+        let answer = client.request("tools/call", call)["result"].clone();
+        let text = answer["content"].to_string();
+        assert_eq!(text.matches("Build it with index-project.").count(), expected, "{text}");
+        assert_eq!(answer["structuredContent"]["text_unsearched"], true);
+        assert_eq!(answer["structuredContent"]["cautions"], Value::Null, "{answer}");
+    }
+    ends_well(child, client);
+}

@@ -604,10 +604,7 @@ impl<'a> Planner<'a> {
                     editor.words(root, &words);
                 }
             }
-            None => {
-                let message = "Text that is not Lisp could not be searched.".to_owned();
-                self.caution(CautionKind::Unread, message, Vec::new());
-            }
+            None => self.plan.text_unsearched = true,
         }
     }
 

@@ -15,7 +15,9 @@ use crate::actions::missing::{LookupReply, NotFoundReply, systems};
 use crate::answer::{Caution, Location};
 use crate::engine::LispError;
 use crate::handle::loaded::text;
-use crate::handle::loaded::{Diagnostic, LoadAnswer, LoadCause, LoadFailure, LoadStatus, SystemOutcome};
+use crate::handle::loaded::{
+    Diagnostic, FailureKind, LoadAnswer, LoadCause, LoadFailure, LoadStatus, SystemOutcome,
+};
 use crate::handle::recovery::LoadedItem;
 use crate::tools::arguments::Timeout;
 use crate::tools::session::Load;
@@ -88,7 +90,11 @@ pub(crate) fn loaded(
         answer.failure = answer.failure.filter(|_| detail);
         return missing.with_partial(answer);
     }
-    let ended = if loaded { CallOutcome::Answered } else { CallOutcome::Failed };
+    let ended = match &answer.failure {
+        _ if loaded => CallOutcome::Answered,
+        Some(failure) if failure.kind == FailureKind::NoSystem => CallOutcome::NotFoundAsError,
+        _ => CallOutcome::Failed,
+    };
     ToolAnswer::new(text, &LookupReply::yes(answer), ended)
 }
 

@@ -13,8 +13,8 @@ use crate::answer::words::words;
 use crate::answer::{LispName, Location};
 use crate::engine::{Control, Lane};
 use crate::handle::{Error, QueryContext, Question};
-use steelbank_reader::lines::LineIndex;
-use steelbank_reader::{Datum, Dialect, Features, Form, FormKind, LispText, Range};
+use steelbank_reader::lines::{LineColumn, LineIndex, PositionEncoding};
+use steelbank_reader::{Datum, Dialect, Features, Form, FormId, FormKind, LispText, Range, Token, TokenKind};
 
 words! {
     /// How far to expand.
@@ -79,7 +79,8 @@ pub struct MacroexpandAnswer {
     /// Whether the form's operator is a local function or macro, which is not expanded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub local: bool,
-    /// The place of the operator's local definition, if it is in the file.
+    /// The place of the local definition of the operator, or of a symbol macro in the form, if it
+    /// is in the file.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     #[schemars(with = "Option<String>")]
     pub local_definition: Option<Location>,
@@ -159,9 +160,12 @@ pub struct FormAt {
     pub package: Option<String>,
     /// The form's position in the file.
     pub place: Location,
-    /// The range of the operator, in bytes of the file.
+    /// The range of the operator, or of a local symbol macro, in bytes of the file.
     pub operator: Option<Range>,
-    /// The definition of the operator by FLET, LABELS or MACROLET around the form.
+    /// Whether `local_definition` defines the operator, or the form itself if it is a symbol.
+    pub(crate) is_local: bool,
+    /// The definition of the operator by FLET, LABELS or MACROLET around the form, or else that of
+    /// a name in the form by SYMBOL-MACROLET.
     pub local_definition: Option<Location>,
 }
 
@@ -170,7 +174,8 @@ pub struct FormAt {
 /// Without `column`, returns the outermost list that begins on `line`. With `column`, returns the
 /// list that begins at that column or has its operator there, or else the first list that begins
 /// after the column on the line. If there is no such list, returns the innermost list around the
-/// start of the line. Returns `None` if the file has no such line or no list contains it.
+/// start of the line. A symbol at the column that SYMBOL-MACROLET binds is a form, too. Returns
+/// `None` if the file has no such line or no list contains it.
 ///
 /// # Errors
 /// Fails if the file cannot be read.
@@ -203,32 +208,59 @@ pub fn form_at(path: &Path, line: u32, column: Option<u32>) -> std::io::Result<O
     let around = || {
         lists().filter(|form| form.span.contains(start)).min_by_key(|form| form.span.end - form.span.start)
     };
-    Ok(begins.or_else(around).map(|form| {
-        let local = local_definition(&text, &bytes, form);
-        let top = text.toplevel().iter().find(|top| top.span.contains(form.span.start));
+    let place = |span| Location::in_text(path.to_string_lossy(), &lines, &bytes, span);
+    let found = |span: Range, operator: Option<&Token>| {
+        let tokens = text.tokens().iter().filter(|token| span.contains(token.span.start));
+        let mut inner = tokens.filter_map(|token| symbol_macro(&text, &bytes, token));
+        let local = operator.and_then(|name| match name.span == span {
+            true => symbol_macro(&text, &bytes, name),
+            false => local_definition(&text, &bytes, name, &["FLET", "LABELS", "MACROLET"]),
+        });
+        let top = text.toplevel().iter().find(|top| top.span.contains(span.start));
         FormAt {
-            text: String::from_utf8_lossy(&bytes[form.span.indices()]).into_owned(),
+            text: String::from_utf8_lossy(&bytes[span.indices()]).into_owned(),
             package: top.and_then(|top| top.package.as_deref().map(String::from)),
-            place: Location::in_text(path.to_string_lossy(), &lines, &bytes, form.span),
-            operator: text.head(form).map(|head| head.span),
-            local_definition: local
-                .map(|span| Location::in_text(path.to_string_lossy(), &lines, &bytes, span)),
+            place: place(span),
+            operator: operator.map(|operator| operator.span),
+            is_local: local.is_some(),
+            local_definition: local.or_else(|| inner.find(|local| local.start < span.start)).map(place),
         }
-    }))
+    };
+    let at = column
+        .and_then(|column| lines.offset(&bytes, LineColumn { line, column }, PositionEncoding::Characters));
+    let token = at.and_then(|at| text.token_at(at));
+    if let Some(token) = token.filter(|token| symbol_macro(&text, &bytes, token).is_some()) {
+        return Ok(Some(found(token.span, Some(token))));
+    }
+    Ok(begins.or_else(around).map(|form| found(form.span, text.head(form))))
 }
 
-/// Finds the definition of the form's operator in an FLET, LABELS or MACROLET around the form.
-fn local_definition(text: &LispText, bytes: &[u8], form: &Form) -> Option<Range> {
-    let name = text.head(form)?.symbol(bytes);
-    std::iter::successors(form.parent, |id| text.form(*id)?.parent).find_map(|id| {
+/// Finds the definition of the symbol `token` in a SYMBOL-MACROLET around it. Returns `None` for an
+/// operator and for data.
+fn symbol_macro(text: &LispText, bytes: &[u8], token: &Token) -> Option<Range> {
+    let around = text.form(innermost(text, token)?)?;
+    let is_operator = text.head(around).is_some_and(|head| head.span == token.span);
+    let is_evaluated = token.kind == TokenKind::Symbol && around.kind == FormKind::List && !is_operator;
+    is_evaluated.then(|| local_definition(text, bytes, token, &["SYMBOL-MACROLET"]))?
+}
+
+/// Returns the innermost form around `token`.
+fn innermost(text: &LispText, token: &Token) -> Option<FormId> {
+    let before = text.forms().partition_point(|form| form.span.start <= token.span.start);
+    text.forms()[..before].iter().rposition(|form| form.span.contains(token.span.start)).map(FormId::new)
+}
+
+/// Finds the definition of the name `token` by one of `operators` around it.
+fn local_definition(text: &LispText, bytes: &[u8], token: &Token, operators: &[&str]) -> Option<Range> {
+    let name = token.symbol(bytes);
+    std::iter::successors(innermost(text, token), |id| text.form(*id)?.parent).find_map(|id| {
         let operator = text.head(text.form(id)?)?.symbol(bytes).name;
-        let is_recursive = match &*operator {
-            "LABELS" => true,
-            "FLET" | "MACROLET" => false,
-            _ => return None,
-        };
+        if !operators.contains(&&*operator) {
+            return None;
+        }
+        let is_recursive = operator == "LABELS";
         let Datum::Form(bindings) = text.elements(id).nth(1)? else { return None };
-        let is_in_scope = is_recursive || form.span.start >= text.form(bindings)?.span.end;
+        let is_in_scope = is_recursive || token.span.start >= text.form(bindings)?.span.end;
         let definitions = text.elements(bindings).filter(|_| is_in_scope).filter_map(|found| match found {
             Datum::Form(definition) => text.form(definition),
             Datum::Token(_) => None,
@@ -274,5 +306,9 @@ mod tests {
         check("(flet ((m (x) (m x))) (m 1))", 15, None);
         check("(labels ((m (x) (m x))) (m 1))", 17, Some(11));
         check("(flet ((n (x) x)) (m 1))", 19, None);
+        check("(symbol-macrolet ((m 1) (n m)) (list m))", 38, Some(20));
+        check("(symbol-macrolet ((m 1)) (m 1))", 26, None);
+        check("(symbol-macrolet ((m 1)) (list 'm))", 33, None);
+        check("(list (symbol-macrolet ((m 1)) n) m)", 35, None);
     }
 }

@@ -30,7 +30,7 @@ use crate::source::positions::{Evidence, Occurrence, PositionedFile, universal_w
 use crate::source::tap::operators::Defined;
 use crate::source::tap::roles::SyntaxRole;
 use crate::workspace::{FileVersion, TreeView};
-use steelbank_reader::Range;
+use steelbank_reader::{Dialect, Features, FormKind, LispText, Range};
 use steelbank_xref::{Index, SymbolName};
 
 /// The image's answer to the call `find-definitions`.
@@ -99,6 +99,10 @@ pub struct ImageDefinition {
     /// The definition's sources, as far as Lisp recorded them.
     #[serde(default)]
     pub sources: Vec<ImageSource>,
+    /// Whether its function was created under another name or without a name. The sources are those
+    /// of the function.
+    #[serde(default)]
+    pub(crate) alias: bool,
 }
 
 impl ImageDefinition {
@@ -309,6 +313,7 @@ pub(crate) fn find_definition(
     let (project, sought) = (context.project, &resolved.sought);
     let (mut definitions, mut own) = (Vec::new(), context.sbcl.places());
     let mut named: BTreeSet<(PathBuf, u32)> = BTreeSet::new();
+    let mut aliased: Vec<(FoundDefinition, &ImageDefinition)> = Vec::new();
     for definition in image.definitions.iter().filter(|definition| resolved.accepts(definition)) {
         for source in &definition.sources {
             let (mut found, form) = placed(context, sought, definition, source);
@@ -321,7 +326,10 @@ pub(crate) fn find_definition(
             if let (Evidence::Exact, Some(form)) = (found.evidence, form) {
                 named.insert((PathBuf::from(&source.file), form));
             }
-            definitions.push(found);
+            match definition.alias {
+                true => aliased.push((found, definition)),
+                false => definitions.push(found),
+            }
         }
     }
     // Search the text for plain names only, because the search does not distinguish `(setf name)`
@@ -330,6 +338,10 @@ pub(crate) fn find_definition(
         FunctionName::Plain => project.naming(&sought.name),
         _ => Vec::new(),
     };
+    for (found, alias) in aliased {
+        let assigned = assignments(context, sought, alias, &found);
+        definitions.extend(if assigned.is_empty() { vec![found] } else { assigned });
+    }
     for FileVersion { path, write_date } in naming {
         let Ok(file) = project.positions(&path, write_date) else { continue };
         for found in file.occurrences(sought, &|_| false) {
@@ -354,6 +366,50 @@ pub(crate) fn find_definition(
     definitions.sort_by(|a, b| (&a.place, a.kind.name(), &a.name).cmp(&(&b.place, b.kind.name(), &b.name)));
     definitions.dedup();
     FindDefinitionAnswer::new(resolved.name.clone(), definitions, resolved.looked_up_in.clone())
+}
+
+/// Finds the names in SETF forms that may assign the function of `alias`, such as
+/// `(setf (symbol-function 'name) …)`. `found` is the place of that function.
+fn assignments(
+    context: &QueryContext<'_>,
+    sought: &SymbolName,
+    alias: &ImageDefinition,
+    found: &FoundDefinition,
+) -> Vec<FoundDefinition> {
+    let is_setf = PrintedName::parse(&alias.name).head == "SETF";
+    let mut assigned = Vec::new();
+    for FileVersion { path, write_date } in context.project.naming(&sought.name) {
+        let Ok(file) = context.project.positions(&path, write_date) else { continue };
+        let bytes = file.text().as_bytes();
+        let text = LispText::read(bytes, Dialect::CommonLisp, &Features::sbcl());
+        for name in file.occurrences(sought, &|_| false) {
+            let around = text.forms().iter().rev().filter(|form| form.span.contains(name.range.start));
+            let operators = around.filter(|form| form.kind == FormKind::List).map(|form| text.head(form));
+            let operators = operators.map(|head| head.map(|head| head.symbol(bytes).name));
+            let mut operators = operators.skip(usize::from(is_setf));
+            let operator = operators.next().flatten();
+            let is_place = match operator.as_deref() {
+                Some("FDEFINITION" | "SYMBOL-FUNCTION") => alias.kind == LispKind::Function,
+                Some("MACRO-FUNCTION") => alias.kind == LispKind::Macro,
+                _ => false,
+            };
+            if is_place && operators.next().flatten().as_deref() == Some("SETF") {
+                let evidence = if file.is_fresh() { Evidence::Exact } else { Evidence::Approximate };
+                let place = Location::placed(context.project.shown(&path), &file, name.range);
+                let (line, stale) = (Some(file.line_at(name.range)), !file.is_fresh());
+                let generated_by = None;
+                assigned.push(FoundDefinition {
+                    place,
+                    context: line,
+                    evidence,
+                    stale,
+                    generated_by,
+                    ..found.clone()
+                });
+            }
+        }
+    }
+    assigned
 }
 
 /// Finds the method printed as `(METHOD NAME QUALIFIER (CLASS))` in its generic function's

@@ -89,7 +89,7 @@ pub(super) fn call(
     arguments: Map<String, Value>,
     summary: Option<ListOutput>,
 ) -> Result<Exit, CommandError> {
-    let (session, complete) = shell.loaded_session()?;
+    let (session, loaded) = shell.loaded_session()?;
     let answer = call_with_progress(tool, &session, arguments)?;
     // With -q, a tool that returns lists gets the exit code of a summary, which reports whether
     // there are results.
@@ -99,7 +99,7 @@ pub(super) fn call(
         Some(summary) => print_summary(shell, tool, &answer, summary),
         None => print_with_exit(shell, &answer),
     };
-    finish(shell, &session, complete, exit)
+    finish(shell, &session, loaded, exit)
 }
 
 /// Prints the number of results or their files. As with grep, the exit code reports whether there
@@ -123,19 +123,18 @@ fn print_summary(
     Ok(if entries.is_empty() { Exit::NotFound } else { Exit::Answered })
 }
 
-/// Starts to make a snapshot in the background if it is worth its cost, and returns `exit`. If some
-/// systems did not load (`complete` is `false`), the exit code of a success becomes that of an
-/// engine error.
+/// Starts to make a snapshot in the background if it is worth its cost, and returns `exit`, or
+/// `loaded`, the exit code of the loads, if some systems did not load.
 fn finish(
     shell: &Shell,
     session: &Session,
-    complete: bool,
+    loaded: Exit,
     exit: Result<Exit, CommandError>,
 ) -> Result<Exit, CommandError> {
     shell.options.project.make_snapshot_later(session, true);
     // Report an error even after an answer, because results may be missing if a system did not
     // load.
-    if complete { exit } else { exit.map(|_| Exit::Engine) }
+    if loaded == Exit::Answered { exit } else { exit.map(|_| loaded) }
 }
 
 /// Loads the systems of --system, calls a tool that draws, and copies the drawing to `file`.
@@ -147,7 +146,7 @@ pub(super) fn drawn(
 ) -> Result<Exit, CommandError> {
     remove_outputs_at_signals()?;
     let (output, mut out) = Output::file(file).map_err(ExportError::write(file))?;
-    let (session, complete) = shell.loaded_session()?;
+    let (session, loaded) = shell.loaded_session()?;
     let mut answer = call_with_progress(tool, &session, arguments)?;
     if answer.outcome == CallOutcome::Answered {
         let drawn = answer.structured["drawing_file"].as_str().unwrap_or_default();
@@ -156,7 +155,7 @@ pub(super) fn drawn(
         answer.text = format!("Drawn into {}.", file.display());
         answer.shown = None;
     }
-    finish(shell, &session, complete, print_with_exit(shell, &answer))
+    finish(shell, &session, loaded, print_with_exit(shell, &answer))
 }
 
 /// Prints an answer, and returns its exit code.

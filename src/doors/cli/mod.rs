@@ -298,14 +298,14 @@ impl Shell {
         Ok(Session::starting(start).with_text(open).with_project(root))
     }
 
-    /// Creates the session and loads the systems of --system. The flag is `false` if some did not
-    /// load.
-    fn loaded_session(&self) -> Result<(Session, bool), CommandError> {
+    /// Creates the session and loads the systems of --system. Also returns the exit code of the
+    /// loads.
+    fn loaded_session(&self) -> Result<(Session, Exit), CommandError> {
         let session = self.session(false)?.allowing(Permissions::ALL);
         if self.options.project.any() {
             session.bank()?.trust_restored_loads();
         }
-        let complete = self.options.project.load(&session, &self.output)?;
+        let loaded = self.options.project.load(&session, &self.output)?;
         if self.options.project.any()
             && let bank = session.bank()?
             && bank.load_time() > SLOW_LOAD
@@ -317,7 +317,7 @@ impl Shell {
                 bank.load_time().as_secs_f64()
             ));
         }
-        Ok((session, complete))
+        Ok((session, loaded))
     }
 
     /// Prints a manual page.

@@ -119,16 +119,16 @@ impl ProjectOptions {
     }
 
     /// Loads the systems of --system and prints the errors of those that fail; partly loaded
-    /// systems stay loaded. Returns `false` if a system failed or was skipped because Lisp had died
-    /// while loading it.
-    pub(super) fn load(&self, session: &Session, output: &Terminal) -> Result<bool, CommandError> {
+    /// systems stay loaded. Returns [`Exit::NotFound`] if the project defines no system, and
+    /// [`Exit::Engine`] if a system failed or was skipped because Lisp had died while loading it.
+    pub(super) fn load(&self, session: &Session, output: &Terminal) -> Result<Exit, CommandError> {
         let tools = crate::actions::tools();
-        let mut all = true;
+        let mut exit = Exit::Answered;
         for order in self.loads() {
             if session.recovery().is_deadly(&order) {
                 // Skip this load: Lisp has died during it twice in succession, which `status`
                 // reports.
-                all = false;
+                exit = Exit::Engine;
                 continue;
             }
             let tool = tools.get("load-system").map_err(Failure::engine)?;
@@ -144,10 +144,13 @@ impl ProjectOptions {
             let answer = call::call_with_progress(tool, session, arguments)?;
             if answer.outcome != CallOutcome::Answered {
                 output.error(&answer.text);
-                all = false;
+                exit = match answer.outcome {
+                    CallOutcome::NotFoundAsError if exit == Exit::Answered => Exit::NotFound,
+                    _ => Exit::Engine,
+                };
             }
         }
-        Ok(all)
+        Ok(exit)
     }
 
     /// Starts a helper process that makes a snapshot of the systems of --system, if the snapshot is

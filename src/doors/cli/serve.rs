@@ -267,16 +267,17 @@ fn prepare(shell: &Shell, session: &Session, loads: &[LoadedItem], moving: Optio
     }
     // Ignore the error: calls that need the text index report it.
     let _ = session.text();
-    match shell.options.project.load(session, &shell.output) {
+    let loaded = shell.options.project.load(session, &shell.output);
+    let named = shell.options.project.loads();
+    let others = loads.iter().filter(|load| !named.contains(load));
+    session.repeat_loads(crate::actions::tools(), &others.cloned().collect::<Vec<_>>());
+    drop(moving);
+    match loaded {
         // Make a snapshot even if some loads failed, because the successful loads may be worth a
         // snapshot.
         Ok(_) => shell.options.project.make_snapshot_later(session, false),
         Err(trouble) => shell.output.error(&trouble.message),
     }
-    let named = shell.options.project.loads();
-    let others = loads.iter().filter(|load| !named.contains(load));
-    session.repeat_loads(crate::actions::tools(), &others.cloned().collect::<Vec<_>>());
-    drop(moving);
     if named.is_empty()
         && let Some(bank) = session.started()
     {

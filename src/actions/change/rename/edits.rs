@@ -242,9 +242,8 @@ impl<'a> Editor<'a> {
                 && place.file.is_key_parameter(place.token.span.start);
             let key = is_key.then(|| key_form(&bytes[..span.start]));
             let edit = self.edit(written, kind, key);
-            let edit = edit.filter(|(.., new)| opened.is_utf8 || new.is_ascii());
             match edit {
-                Some((from, to, new)) => {
+                Some((from, to, new)) if opened.is_utf8 || new.is_ascii() => {
                     self.hashes.insert(path.clone(), opened.hash.clone());
                     self.files.entry(path.clone()).or_default().insert(RenameEdit {
                         range: Range::of(span.start + from..span.start + to),
@@ -256,10 +255,10 @@ impl<'a> Editor<'a> {
                         new,
                     });
                 }
-                None => {
-                    let why = match opened.is_utf8 {
-                        true => "the text at this place is not the name",
-                        false => "the new name cannot be written in the file's encoding",
+                unwritten => {
+                    let why = match unwritten {
+                        None => "the text at this place is not the name",
+                        Some(_) => "the new name cannot be written in the file's encoding",
                     };
                     self.doubtful.push(place.doubt(self.project, why));
                 }

@@ -224,6 +224,9 @@ pub struct RenamePlan {
     /// are equal to the name are in `doubtful`.
     #[serde(skip_serializing_if = "OtherText::is_empty")]
     pub strings: OtherText,
+    /// Whether text that is not Lisp was not searched, because there is no text index.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub text_unsearched: bool,
 }
 
 impl RenamePlan {

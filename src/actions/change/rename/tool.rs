@@ -316,6 +316,7 @@ impl Planned {
             false => CallOutcome::Failed,
         };
         let looked_up_in = self.plan.looked_up_in.clone();
+        let unsearched = self.plan.text_unsearched && call.has_one_time_notes();
         let paging = Paging::at(self.cursor.filter(|_| applied.is_none()));
         let takes = self.takes.filter(|_| possible && verified.is_none() && applied.is_none());
         let listed = ListedRename {
@@ -329,13 +330,15 @@ impl Planned {
             hunks: self.hunks,
             cursor: None,
         };
-        paging.cut(listed, call.budget(), |listed, range| {
+        let mut answer = paging.cut(listed, call.budget(), |listed, range| {
             // An applied rename has no cursor, because it cannot be planned again.
             listed.cursor = range.cursor().filter(|_| !listed.applied);
             let answer =
                 ToolAnswer::new(text::rename(listed, call.wording()), &LookupReply::yes(&*listed), outcome)?;
             Ok(answer.looked_up_in(looked_up_in.clone()))
-        })
+        })?;
+        answer.notes.extend(unsearched.then(|| session.take_index_note()).flatten());
+        Ok(answer)
     }
 
     /// Returns the answer for a rename that is still being verified.

@@ -68,7 +68,7 @@ pub(crate) fn tool() -> Tool {
 fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
-    let (mut place, mut unrecorded) = (None, false);
+    let (mut place, mut inner, mut unrecorded) = (None, None, false);
     let mut request = MacroexpandRequest {
         form: given.form,
         package: given.package,
@@ -96,10 +96,14 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         let shown = bank.project().shown(&path);
         let operator = found.operator.and_then(|range| operator_at(bank, &path, range, &control));
         let written = found.local_definition.map(|local| Location { file: shown.clone(), ..local });
+        inner = written.clone().filter(|_| !found.is_local);
+        let written = written.filter(|_| found.is_local);
         let local = match operator {
             Some((operator, binding)) if operator.kind == OccurrenceKind::LocalFunction => {
                 Some(written.or(binding))
             }
+            // A variable may shadow a symbol macro.
+            Some((_, binding)) if binding.is_some() && binding == written => Some(written),
             Some((operator, _)) => {
                 unrecorded =
                     operator.use_type == Some(UseType::Macro) && operator.evidence != Evidence::Exact;
@@ -128,6 +132,7 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     }
     let mut answer = bank.ask(&request, &control)?;
     answer.place = place;
+    answer.local_definition = inner;
     answer.unrecorded = unrecorded;
     if answer.status != LookupStatus::Found {
         return NotFoundReply::package(bank, &answer.package, None).with_partial(answer);
@@ -163,11 +168,11 @@ impl fmt::Display for MacroexpandAnswer {
                 Some(place) => format!("at {place}"),
                 None => "by a macro around the form".to_owned(),
             };
-            return write!(
-                f,
-                "The operator is a local function or macro, defined {defined}. It was not expanded.\n\n{}",
-                self.expansion
-            );
+            let what = match self.form.starts_with('(') {
+                true => "operator is a local function or macro",
+                false => "symbol is a local symbol macro",
+            };
+            return write!(f, "The {what}, defined {defined}. It was not expanded.\n\n{}", self.expansion);
         }
         if self.expanded {
             let cut = if self.cut { "\n... truncated" } else { "" };
@@ -188,6 +193,12 @@ impl fmt::Display for MacroexpandAnswer {
                     --allow-eval` permits that): {form}"
             )
         })?;
+        if let Some(place) = &self.local_definition {
+            write!(
+                f,
+                "\n\nNote: The form has the name of a local symbol macro, defined at {place}, which was not expanded."
+            )?;
+        }
         if self.unrecorded {
             f.write_str(
                 "\n\nNote: The compiler recorded no expansion of this macro here. A macro around the form may \
