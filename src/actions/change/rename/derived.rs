@@ -173,7 +173,7 @@ impl<'a> Planner<'a> {
             project_only: true,
             ..CodeFindReferencesRequest::new(name.as_str())
         };
-        let found = code_find_references(self.context, &asked)?;
+        let found = code_find_references(self.context, &asked, self.control)?;
         let makers = generating_operators(&found);
         if !makers.is_empty() {
             let message = format!(
