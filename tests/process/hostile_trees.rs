@@ -143,7 +143,7 @@ fn argument(name: &str) -> Value {
 const BOUND: u64 = if cfg!(debug_assertions) { 4000 } else { 500 };
 
 /// Returns the processor time of a process and its finished children, in hundredths of a second.
-fn processor_time(process: u32) -> u64 {
+pub(crate) fn processor_time(process: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let fields = stat.rsplit_once(')').unwrap().1.split_whitespace().skip(11).take(4);
     fields.map(|ticks| ticks.parse::<u64>().unwrap()).sum()

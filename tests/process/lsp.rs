@@ -14,6 +14,7 @@ use steelbank::reader::{Dialect, Features, LispText, Range};
 use crate::child::small_or_full;
 use crate::fixtures::{library_registry, lisp_libraries};
 use crate::framing;
+use crate::hostile_trees::processor_time;
 use crate::program::STEELBANK;
 use crate::renames::copy;
 use crate::texts::expect_text;
@@ -1030,6 +1031,53 @@ fn inlay_hints_name_parameters() {
     let expected = ["3:51 discount:", "4:33 item:", "4:52 item:", "4:57 discount:", "4:67 items:"];
     assert_eq!(told, expected, "{hints}");
     assert_eq!(editor.leave(), 0);
+}
+
+/// Each request about a text has a budget of processor time for each byte. A debug build needs less
+/// than a fifth of it for texts of any size, and a loop that reads a line again for each position
+/// needs many times as much.
+#[test]
+fn requests_take_linear_time_in_any_line() {
+    // Larger texts are not analysed.
+    let size = small_or_full(400_000, 8_000_000);
+    for separator in [" ", "\n"] {
+        let mut editor = Editor::start(PositionEncoding::Utf16);
+        let mut text = String::new();
+        for number in 0.. {
+            text +=
+                &format!("(defun f{number} (aé𝒳 b) \"é𝒳\" (let ((c (list aé𝒳 b))) (g{number} c 'é \"s\")))");
+            text += separator;
+            if text.len() > size {
+                break;
+            }
+        }
+        let position = editor.at("x.lisp", &text, "aé𝒳", 0);
+        let (start, end) =
+            (json!({ "line": 0, "character": 0 }), json!({ "line": 1_000_000, "character": 0 }));
+        let mut params = position.clone();
+        params["range"] = json!({ "start": start, "end": end });
+        params["options"] = json!({ "tabSize": 8, "insertSpaces": true });
+        params["context"] = json!({ "includeDeclaration": true, "diagnostics": [] });
+        params["positions"] = json!(vec![position["position"].clone(); 20]);
+        params["newName"] = json!("new");
+        let process = editor.child.id();
+        let mut before = processor_time(process);
+        editor.open("x.lisp", &text);
+        for method in [
+            "semanticTokens/full", "semanticTokens/range", "documentSymbol", "codeLens", "foldingRange",
+            "selectionRange", "documentHighlight", "references", "hover", "definition", "prepareRename",
+            "rename", "prepareCallHierarchy", "codeAction", "formatting", "rangeFormatting", "completion",
+            "signatureHelp", "inlayHint", "diagnostic",
+        ] {
+            editor.ask(&format!("textDocument/{method}"), params.clone());
+            let now = processor_time(process);
+            // In hundredths of a second.
+            let budget = 100 + size as u64 / 400;
+            assert!(now - before < budget, "{method}: {} > {budget}", now - before);
+            before = now;
+        }
+        assert_eq!(editor.leave(), 0);
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::child::wait_while;
 use crate::client::Client;
-use crate::program::{Folder, Streams, ask, ends_well, initialized, on};
+use crate::program::{Folder, Streams, ask, ends_well, initialized, on, outcome};
 use crate::texts::{expect_text, git, write_project};
 
 /// A folder with a project, a cache and a place for marks.
@@ -417,6 +417,29 @@ fn impact_runs_no_program_of_the_repository() {
         let (folder, file) = blob.trim().split_at(2);
         fs::remove_file(repository.root.join(".git/objects").join(folder).join(file)).unwrap();
         assert_eq!(repository.impact(setting), None);
+    }
+}
+
+#[test]
+fn impact_reports_why_git_failed() {
+    let repository = Repository::new("");
+    let path = repository.folder.join("git");
+    for (what, script, mode, expected) in [
+        ("killed", "kill -9 $$", 0o755, "it ended with signal: 9 (SIGKILL)"),
+        ("silent", "exit 3", 0o755, "it ended with exit status: 3"),
+        ("blank lines", "echo >&2; echo broken >&2; exit 1", 0o755, "broken"),
+        ("a flood", "exec cat /dev/zero", 0o755, "it printed more than 256 MB"),
+        ("no program", "", 0o644, "it could not be run: Permission denied (os error 13)"),
+    ] {
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let mut command = on(&repository.root, &repository.folder.join("cache"));
+        let others = if mode == 0o755 { ":/usr/bin:/bin" } else { "" };
+        command.env("PATH", format!("{}{others}", repository.folder.0.display()));
+        let (_, errors, code) =
+            outcome(&command.args(["call", "impact", "{\"diff\": true}"]).output().unwrap());
+        assert_ne!(code, Some(0), "{what}");
+        assert!(errors.contains(&format!("Git failed to list the changes: {expected}.")), "{what}: {errors}");
     }
 }
 

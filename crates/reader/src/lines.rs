@@ -202,6 +202,8 @@ impl PositionEncoding {
             PositionEncoding::Characters => 1,
         };
         let (mut at, mut seen) = (0, 0);
+        // A unit has at most four bytes. The first chunk is read to its end, so limit it.
+        let bytes = &bytes[..bytes.len().min(units.saturating_mul(4))];
         for chunk in bytes.utf8_chunks() {
             let valid = chunk.valid().chars().map(|char| (char.len_utf8(), width(char)));
             for (bytes, units_of) in valid.chain(chunk.invalid().iter().map(|_| (1, 1))) {

@@ -113,9 +113,8 @@ fn own_syntax(text: &[u8], lisp: &LispText) -> SyntaxChange {
         }
     }
     own.strings = memchr::memmem::find_iter(text, b"#?").map(|at| at as u32).find(|&at| {
-        let inside =
-            |token: &&Token| token.kind != TokenKind::Symbol && token.span.start < at && at < token.span.end;
-        !lisp.tokens().iter().any(|token| inside(&token)) && !text[..at as usize].ends_with(b"\\")
+        let inside = |token: &&Token| token.kind != TokenKind::Symbol && token.span.start < at;
+        lisp.token_at(at).filter(inside).is_none() && !text[..at as usize].ends_with(b"\\")
     });
     own.from = match (own.from, own.strings) {
         (Some(from), Some(strings)) => Some(from.min(strings)),
@@ -266,8 +265,9 @@ fn swallows(text: &[u8], found: &Problem) -> bool {
 /// Returns whether a form begins at `offset` with an operator that starts with "def" or is
 /// `in-package`.
 fn is_definition(text: &[u8], offset: u32) -> bool {
-    let rest = text.get(offset as usize..).unwrap_or_default().to_ascii_lowercase();
-    rest.starts_with(b"(def") || rest.starts_with(b"(in-package")
+    let rest = text.get(offset as usize..).unwrap_or_default();
+    let begins = |word: &[u8]| rest.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
+    begins(b"(def") || begins(b"(in-package")
 }
 
 /// Finds an unclosed string, bar or comment. The text then ends inside its last token. If that

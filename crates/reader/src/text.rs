@@ -308,6 +308,13 @@ impl LispText {
         found
     }
 
+    /// Lists the last form that starts before `offset`, and the forms around that form, innermost
+    /// first.
+    pub fn forms_before(&self, offset: u32) -> impl Iterator<Item = FormId> + '_ {
+        let last = self.forms.partition_point(|form| form.span.start < offset).checked_sub(1);
+        std::iter::successors(last.map(FormId::new), |id| self.forms[id.index()].parent)
+    }
+
     /// Returns the token at `offset`, if there is one.
     pub fn token_at(&self, offset: u32) -> Option<&Token> {
         let index = self.tokens.partition_point(|token| token.span.end <= offset);

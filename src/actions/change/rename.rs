@@ -253,7 +253,7 @@ impl<'a> Planner<'a> {
             limit: usize::MAX,
             ..code_find_references::CodeFindReferencesRequest::new(self.plan.symbol.as_str())
         };
-        let found = code_find_references(self.context, &asked)?;
+        let found = code_find_references(self.context, &asked, self.control)?;
         let narrow = match self.request.scope {
             Scope::Symbol => Err("The scope `symbol` was requested.".to_owned()),
             Scope::Auto | Scope::Narrow => self.narrow(&found, &files, &image, &text, parts.is_some()),

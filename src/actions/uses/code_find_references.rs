@@ -56,7 +56,7 @@ impl Question for CodeFindReferencesRequest {
         control: &Control,
     ) -> Result<CodeFindReferencesAnswer, Error> {
         control.check()?;
-        with_search(context, self, |search, index, looked_up_in| {
+        with_search(context, self, control, |search, index, looked_up_in| {
             let is_searched = !self.written && !search.uses.is_standard() && search.uses.with_text();
             let strings = match is_searched {
                 true => strings_naming(search.project, search.now, search.uses),
@@ -75,8 +75,9 @@ impl Question for CodeFindReferencesRequest {
 pub(crate) fn code_find_references(
     context: &QueryContext<'_>,
     request: &CodeFindReferencesRequest,
+    control: &Control,
 ) -> Result<CodeFindReferencesAnswer, Error> {
-    with_search(context, request, |search, index, looked_up_in| {
+    with_search(context, request, control, |search, index, looked_up_in| {
         search.answer(request, index, looked_up_in, Vec::new()).0
     })
 }
@@ -107,7 +108,7 @@ pub(crate) fn single_uses(
     context: &QueryContext<'_>,
     request: &CodeFindReferencesRequest,
 ) -> Result<Vec<SingleUse>, Error> {
-    with_search(context, request, |search, _, _| search.single_uses())
+    with_search(context, request, &Control::default(), |search, _, _| search.single_uses())
 }
 
 /// Lists the uses of a symbol in loaded text, except in SBCL's own sources. Several uses on a line
@@ -117,12 +118,14 @@ pub(crate) fn uses_of_symbol(
     uses: &SymbolUses<'_>,
     now: &TreeView,
 ) -> Vec<SingleUse> {
-    search(context, uses, now, |path| !path.as_os_str().as_encoded_bytes().starts_with(b"SYS:")).single_uses()
+    let wanted = |path: &Path| !path.as_os_str().as_encoded_bytes().starts_with(b"SYS:");
+    search(context, uses, now, &Control::default(), wanted).single_uses()
 }
 
 fn with_search<R>(
     context: &QueryContext<'_>,
     request: &CodeFindReferencesRequest,
+    control: &Control,
     then: impl FnOnce(UseSearch<'_>, &Index, Option<String>) -> R,
 ) -> Result<R, Error> {
     let (context, lookup) = context.resolve(&request.symbol, request.package.as_deref())?;
@@ -134,15 +137,19 @@ fn with_search<R>(
     }
     let uses = SymbolUses::new(index, symbol, lookup.function_name);
     let now = project.tree_view();
-    let search = search(&context, &uses, &now, |path| !request.project_only || now.contains(path));
-    Ok(then(search, index, lookup.looked_up_in))
+    let search = search(&context, &uses, &now, control, |path| !request.project_only || now.contains(path));
+    let found = then(search, index, lookup.looked_up_in);
+    control.check()?;
+    Ok(found)
 }
 
-/// Finds the uses of a symbol in the loaded files that `wanted` accepts.
+/// Finds the uses of a symbol in the loaded files that `wanted` accepts, incompletely if the
+/// question is cancelled.
 fn search<'a>(
     context: &'a QueryContext<'a>,
     uses: &'a SymbolUses<'a>,
     now: &'a TreeView,
+    control: &'a Control,
     wanted: impl Fn(&Path) -> bool,
 ) -> UseSearch<'a> {
     let QueryContext { project, sbcl, .. } = context;
@@ -175,6 +182,7 @@ fn search<'a>(
         now,
         sbcl,
         uses,
+        control,
         facts: SymbolNamespaces::recorded(&recorded.kinds),
         counts: OccurrenceCounts {
             left_out,
@@ -195,7 +203,8 @@ fn search<'a>(
     for (version, records) in recorded.files {
         files.entry(listed_version(project, now, version)).or_default().extend(records);
     }
-    let texts: Vec<TextToPlace> = files.into_iter().filter_map(|file| search.read(file)).collect();
+    let texts: Vec<TextToPlace> =
+        control.until_cancelled(files).filter_map(|file| search.read(file)).collect();
     for text in texts {
         search.text(text);
     }
@@ -391,6 +400,7 @@ struct UseSearch<'a> {
     now: &'a TreeView,
     sbcl: &'a SbclSources,
     uses: &'a SymbolUses<'a>,
+    control: &'a Control,
     facts: SymbolNamespaces,
     counts: OccurrenceCounts,
     origins: Origins<'a>,
@@ -418,7 +428,8 @@ impl UseSearch<'_> {
         looked_up_in: Option<String>,
         strings: Vec<NameInString>,
     ) -> (CodeFindReferencesAnswer, Option<Caution>) {
-        let mut text = text_uses(index, self.project, self.now, self.uses.sought(), request.project_only);
+        let (sought, own) = (self.uses.sought(), request.project_only);
+        let mut text = text_uses(index, self.project, self.now, sought, own, self.control);
         let vendored = text.vendored.take();
         let (words, strings): (Vec<_>, Vec<_>) =
             strings.iter().partition(|string| string.kind == StringKind::Words);
@@ -472,10 +483,15 @@ impl UseSearch<'_> {
         self.named_lines.clear();
         let mut claimed = BTreeSet::new();
         let callers: BTreeSet<String> = records.iter().filter_map(|record| record.caller.clone()).collect();
-        for placed in self.uses.place(&file, &occurrences, records) {
-            self.placed(&shown, &file, &placed, &mut claimed);
+        let of_name = match self.uses.with_text() {
+            true => &occurrences,
+            false => &file.occurrences(self.uses.sought(), &|package| self.uses.means(package)),
+        };
+        let forms: BTreeSet<u32> = of_name.iter().map(|found| found.form).collect();
+        for placed in self.control.until_cancelled(self.uses.place(&file, &occurrences, records)) {
+            self.placed(&shown, &file, &placed, &forms, &mut claimed);
         }
-        for occurrence in &occurrences {
+        for occurrence in self.control.until_cancelled(&occurrences) {
             if !claimed.contains(&occurrence.range)
                 && let Some((use_type, sure)) = classify_occurrence(occurrence, self.facts)
                 && self.is_at(&file, occurrence.range)
@@ -537,13 +553,15 @@ impl UseSearch<'_> {
         }
     }
 
-    /// Adds a recorded use at each of its placements. The use is added without a line if it has no
-    /// placement, if its form is a different one now, or if the name is no longer at the placement.
+    /// Adds a recorded use at each of its placements. `forms`: the forms that contain the name. The
+    /// use is added without a line if it has no placement, if its form is a different one now, or
+    /// if the name is no longer at the placement.
     fn placed(
         &mut self,
         shown: &str,
         file: &PositionedFile,
         placed: &PlacedUse,
+        forms: &BTreeSet<u32>,
         claimed: &mut BTreeSet<Range>,
     ) {
         let recorded = &placed.recorded;
@@ -563,7 +581,7 @@ impl UseSearch<'_> {
                     // parts, or if the name occurs in the form: a local macro's template may
                     // contain it.
                     let generated = || {
-                        let here = file.occurrences(sought, &means).iter().any(|found| found.form == form);
+                        let here = forms.contains(&form);
                         match PackageOwner::of(&expander.package).is_locked() {
                             true => here.then_some(ExpansionOrigin::Standard),
                             false if here || expander.package.is_empty() || parts.is_empty() => None,

@@ -15,10 +15,10 @@ use super::graph::{Node, Target};
 use super::outline::{DefinitionInFile, definitions_in};
 use crate::answer::Location;
 use crate::handle::QueryContext;
-use steelbank_reader::lines::LineIndex;
+use steelbank_reader::lines::{LineIndex, PositionEncoding};
 
-/// A file's bytes and the forms in them.
-type ParsedFile = (Vec<u8>, LispText);
+/// A file's bytes, and the forms and the lines in them.
+type ParsedFile = (Vec<u8>, LispText, LineIndex);
 
 /// Finds enclosing definitions. Reads each file once.
 pub(crate) struct Enclosing<'a> {
@@ -49,7 +49,8 @@ impl<'a> Enclosing<'a> {
         let read = texts.entry(path.to_owned()).or_insert_with(|| {
             let bytes = steelbank_tree::read_source(&self.context.project.native(path)).ok()?;
             let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
-            Some(Rc::new((bytes, text)))
+            let lines = LineIndex::new(&bytes);
+            Some(Rc::new((bytes, text, lines)))
         });
         read.clone()
     }
@@ -59,12 +60,11 @@ impl<'a> Enclosing<'a> {
     /// that defines one of the functions `compiled`. Returns `None` for top-level code.
     pub(crate) fn function(&self, place: &Location, compiled: &BTreeSet<String>) -> Option<String> {
         let definitions = self.definitions(&place.file);
-        let defines_function = |known: &&DefinitionInFile| match known.definition.kind {
+        let defines_function = |known: &DefinitionInFile| match known.definition.kind {
             DefinitionKind::Definition => compiled.contains(&known.canonical()),
             kind => is_function(kind),
         };
-        let functions = definitions.iter().filter(defines_function);
-        let known = innermost(functions, place)?;
+        let known = innermost(&definitions, place, defines_function)?;
         let name = self.node(known).name;
         Some(match known.definition.kind {
             DefinitionKind::Macro => format!("(MACRO-FUNCTION {name})"),
@@ -101,7 +101,7 @@ impl<'a> Enclosing<'a> {
     fn method(&self, known: &DefinitionInFile) -> Option<String> {
         let file = self.text(&known.path)?;
         let (bytes, text) = (&file.0, &file.1);
-        let form = form_of(text, bytes, known)?;
+        let form = form_of(&file, known)?;
         let index = &self.context.index;
         let written =
             |datum: Datum| String::from_utf8_lossy(&bytes[text.span(datum).indices()]).to_uppercase();
@@ -147,33 +147,31 @@ fn is_function(kind: DefinitionKind) -> bool {
     )
 }
 
-/// Finds the innermost of `definitions`, all in one file, around `place`. Accessors are ignored,
-/// because they are only slot options and contain no code.
+/// Finds the innermost of `definitions` around `place` that `wanted` accepts. The definitions are
+/// those of one file, in order. Accessors are ignored, because they are only slot options and
+/// contain no code.
 pub(crate) fn innermost<'d>(
-    definitions: impl IntoIterator<Item = &'d DefinitionInFile>,
+    definitions: &'d [DefinitionInFile],
     place: &Location,
+    wanted: impl Fn(&DefinitionInFile) -> bool,
 ) -> Option<&'d DefinitionInFile> {
-    let around = definitions
-        .into_iter()
-        .filter(|known| known.has(place) && known.definition.kind != DefinitionKind::Accessor);
-    let at = (place.line, place.column);
-    // Prefer definitions that begin before the place, then the shortest, then the last.
-    around.min_by_key(|known| {
-        let name = known.definition.place;
-        let is_after = place.column.is_some() && (Some(name.line), Some(name.column)) > at;
-        let lines = known.definition.end - known.definition.start;
-        (is_after, lines, std::cmp::Reverse((name.line, name.column)))
-    })
+    let at = (place.line?, place.column.unwrap_or(u32::MAX));
+    let name = |known: &DefinitionInFile| (known.definition.place.line, known.definition.place.column);
+    let (before, after) = definitions.split_at(definitions.partition_point(|known| name(known) <= at));
+    let is_around = |known: &&DefinitionInFile| {
+        known.has(place) && known.definition.kind != DefinitionKind::Accessor && wanted(known)
+    };
+    // A definition that begins in an earlier top-level form ends before this place.
+    let form = before.last().map(|known| known.definition.form);
+    let same_form = before.iter().rev().take_while(|known| Some(known.definition.form) == form);
+    let begins = |known: &&DefinitionInFile| known.definition.start <= at.0;
+    same_form.into_iter().find(is_around).or_else(|| after.iter().take_while(begins).find(is_around))
 }
 
 /// Finds the form that defines `known`. The form may be nested in another form, such as EVAL-WHEN.
-pub(crate) fn form_of(text: &LispText, bytes: &[u8], known: &DefinitionInFile) -> Option<FormId> {
-    let lines = LineIndex::new(bytes);
-    (0..text.forms().len()).map(FormId::new).find(|form| match text.elements(*form).nth(1) {
-        Some(Datum::Token(name)) => text
-            .tokens()
-            .get(name)
-            .is_some_and(|name| lines.position(bytes, name.span.start) == known.definition.place),
-        _ => false,
-    })
+pub(crate) fn form_of((bytes, text, lines): &ParsedFile, known: &DefinitionInFile) -> Option<FormId> {
+    let name = lines.offset(bytes, known.definition.place, PositionEncoding::Characters)?;
+    let form = text.token_at(name)?.form?;
+    let second = text.elements(form).nth(1)?;
+    (text.span(second).start == name).then_some(form)
 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use serde::Deserialize;
-use steelbank_reader::{Datum, FormId, FormKind};
+use steelbank_reader::{Datum, Form, FormKind};
 use steelbank_text::DefinitionKind;
 use steelbank_xref::{Access, FunctionKind, Index, Kind, NameRole, SymbolName};
 
@@ -361,11 +361,8 @@ impl<'a> UserFinder<'a> {
         let file = used.place.range.and_then(|_| self.enclosing.text(&used.place.file))?;
         let (bytes, text) = (&file.0, &file.1);
         let at = used.place.range.map_or(0, |range| range.start);
-        let quote = text
-            .forms()
-            .iter()
-            .rposition(|form| form.kind == FormKind::Quote && form.span.start <= at && at < form.span.end)
-            .map(FormId::new)?;
+        let is_quote = |form: &Form| form.kind == FormKind::Quote && at < form.span.end;
+        let quote = text.forms_before(at + 1).find(|id| text.form(*id).is_some_and(is_quote))?;
         let call = text.form(quote)?.parent?;
         let mut parts: Vec<Datum> = text.elements(call).collect();
         let named = |part: &Datum| match *part {
@@ -394,7 +391,7 @@ impl<'a> UserFinder<'a> {
 
     fn user(&self, line: UseLine) -> UsedBy {
         let definitions = self.enclosing.definitions(&line.place.file);
-        let around = innermost(&*definitions, &line.place);
+        let around = innermost(&definitions, &line.place, |_| true);
         let defined = around.map(|known| known.definition.kind);
         // A LAMBDA has no name: use the definition around it.
         let in_file = |caller| PrintedName::parse(caller).within.filter(|within| within.starts_with('"'));

@@ -14,7 +14,6 @@ use std::rc::Rc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Datum, FormId, FormKind, LispText, TokenKind};
 use steelbank_text::{DefinitionKind, lisp_definitions};
 use steelbank_xref::{Index, Kind, SymbolName};
@@ -590,8 +589,7 @@ fn arity(users: &UserFinder<'_>, known: &DefinitionInFile, bad: &mut Vec<BadCall
         _ => return,
     };
     let Some(file) = users.enclosing.text(&known.path) else { return };
-    let Some(taken) = form_of(&file.1, &file.0, known).and_then(|form| Arity::of(&file.1, &file.0, form))
-    else {
+    let Some(taken) = form_of(&file, known).and_then(|form| Arity::of(&file.1, &file.0, form)) else {
         return;
     };
     let Some(target) = Target::defined(known) else { return };
@@ -600,8 +598,7 @@ fn arity(users: &UserFinder<'_>, known: &DefinitionInFile, bad: &mut Vec<BadCall
             continue;
         };
         let Some(file) = users.enclosing.text(path) else { continue };
-        let (bytes, text) = (&file.0, &file.1);
-        let lines = LineIndex::new(bytes);
+        let (bytes, text, lines) = &*file;
         for (at, form) in text.forms().iter().enumerate() {
             let Some(head) = text.head(form).filter(|head| head.kind == TokenKind::Symbol) else { continue };
             let starts = lines.position(bytes, head.span.start);
@@ -615,7 +612,7 @@ fn arity(users: &UserFinder<'_>, known: &DefinitionInFile, bad: &mut Vec<BadCall
             if let Some(problem) = taken.misfit(text, call, 1) {
                 let call = String::from_utf8_lossy(&bytes[form.span.indices()]).into_owned();
                 let bad_call =
-                    BadCall { place: Location::in_text(path, &lines, bytes, head.span), call, problem };
+                    BadCall { place: Location::in_text(path, lines, bytes, head.span), call, problem };
                 if !bad.contains(&bad_call) {
                     bad.push(bad_call);
                 }

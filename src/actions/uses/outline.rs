@@ -495,7 +495,7 @@ fn is_in_definition(known: &DefinitionInFile, place: &Location, in_file: &[Defin
         let ((start, end), (from, to)) = (lines(outer), lines(inner));
         lines(outer) != lines(inner) && start <= from && to <= end
     };
-    innermost(in_file, place).is_some_and(|around| {
+    innermost(in_file, place, |_| true).is_some_and(|around| {
         around.definition.place == known.definition.place
             // An accessor shares the form of its class.
             || (known.definition.kind == DefinitionKind::Accessor && lines(around) == lines(known))
@@ -621,7 +621,8 @@ impl<'a> OtherUses<'a> {
     /// feature expression excludes, or in strings that code interns.
     fn unloaded(&self, context: &QueryContext<'_>, known: &DefinitionInFile) -> Vec<TextUse> {
         let Some(symbol) = known.full_name() else { return Vec::new() };
-        let mut uses = text_uses(&context.index, context.project, &self.view, &symbol, false);
+        let mut uses =
+            text_uses(&context.index, context.project, &self.view, &symbol, false, &Control::default());
         uses.lines.retain(|line| !known.has(&line.place));
         uses.lines
     }

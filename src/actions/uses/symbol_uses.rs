@@ -244,9 +244,12 @@ fn numbered(recorded: &RecordedUse) -> Option<XrefRecord> {
 
 /// Places a method that specializes on the class. Its record has only the top-level form.
 fn specializer(file: &PositionedFile, occurrences: &[Occurrence], recorded: &RecordedUse) -> Vec<Placement> {
-    let named = occurrences
+    // The occurrences are sorted, so those of a form are consecutive.
+    let before = occurrences.partition_point(|found| Some(found.form) < recorded.form);
+    let named = occurrences[before..]
         .iter()
-        .find(|found| Some(found.form) == recorded.form && found.role == SyntaxRole::Class)
+        .take_while(|found| Some(found.form) == recorded.form)
+        .find(|found| found.role == SyntaxRole::Class)
         .map(|found| found.range);
     // If the class is not in the form, a macro at the top level generates the method.
     let expander = recorded.form.and_then(|form| file.form_expander(form));

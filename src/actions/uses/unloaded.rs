@@ -26,6 +26,7 @@ use crate::answer::lookup::{Asked, DEFAULT_PACKAGE, LookupStatus};
 use crate::answer::name::canonical;
 use crate::answer::package_owner::PackageOwner;
 use crate::answer::{Caution, LispName, Location, NotFound, counted, some_of};
+use crate::engine::control::Control;
 use crate::handle::context::QueryContext;
 use crate::workspace::{
     NamedText, NamedTexts, PackageText, Project, TextContext, TextFilter, TokenClass, TreeView, UnloadedText,
@@ -234,6 +235,7 @@ pub(crate) fn text_uses(
     now: &TreeView,
     target: &SymbolName,
     project_only: bool,
+    control: &Control,
 ) -> TextUses {
     let is_standard = PackageOwner::of(&target.package) != PackageOwner::User;
     let look = if is_standard { TextFilter::Unloaded } else { TextFilter::UnloadedAndVendored };
@@ -245,7 +247,7 @@ pub(crate) fn text_uses(
         if resolver.count(file).0 > 0
             && let Some(file) = project.read_named(file)
         {
-            resolver.add(project, &file, &mut uses);
+            resolver.add(project, &file, &mut uses, control);
         }
     }
     uses
@@ -472,10 +474,11 @@ impl<'a> TokenResolver<'a> {
     }
 
     /// Adds the lines of `file` that use the symbol.
-    fn add(&self, project: &Project, file: &UnloadedText, uses: &mut TextUses) {
+    fn add(&self, project: &Project, file: &UnloadedText, uses: &mut TextUses, control: &Control) {
         let bytes = file.text.as_bytes();
         let (mut last, mut read): (Option<TextUse>, Option<BTreeSet<u32>>) = (None, None);
-        for token in file.tokens.named(&self.target.name).iter().filter(|token| !token.defines) {
+        let tokens = control.until_cancelled(file.tokens.named(&self.target.name));
+        for token in tokens.filter(|token| !token.defines) {
             let Some(state) = state_of(file.load_state, token) else { continue };
             let Some(meaning) = self.meaning(token, defines_systems(&file.path)) else { continue };
             let place = Location::in_text(project.shown(&file.path), &file.lines, bytes, token.span);

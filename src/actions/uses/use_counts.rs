@@ -17,6 +17,7 @@ use super::who::SetfUse;
 use crate::answer::Location;
 use crate::answer::designator::{FunctionName, PrintedName};
 use crate::answer::name::barred;
+use crate::engine::control::Control;
 use crate::handle::QueryContext;
 use crate::workspace::Project;
 use steelbank_reader::lines::LineIndex;
@@ -48,8 +49,9 @@ impl Forms {
 
     /// Returns the number of the top-level form on `line`, and its package.
     pub(crate) fn at(&self, line: u32) -> Option<(usize, Option<&str>)> {
-        let number = self.forms.iter().position(|(first, last, _)| (*first..=*last).contains(&line))?;
-        Some((number, self.forms[number].2.as_deref()))
+        let number = self.forms.partition_point(|(_, last, _)| *last < line);
+        let (.., package) = self.forms.get(number).filter(|(first, ..)| *first <= line)?;
+        Some((number, package.as_deref()))
     }
 }
 
@@ -119,7 +121,7 @@ impl<'a> UseLines<'a> {
     /// Lists the lines of all loaded code that use the symbol. The list is empty if the search
     /// fails.
     pub(crate) fn lines(&self, symbol: &SymbolName) -> Vec<UseLine> {
-        let answer = code_find_references(self.context, &everywhere(symbol));
+        let answer = code_find_references(self.context, &everywhere(symbol), &Control::default());
         let lines = answer.map(|answer| answer.refs).unwrap_or_default().into_iter();
         let lines = lines.map(|found| {
             let caller = found.caller.map(|caller| caller.canonical().to_owned());

@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
@@ -55,8 +55,8 @@ const MEMORY: u64 = 1 << 30;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The largest file that is compared, in bytes. A larger file is compared as if it were empty.
 const LARGEST_FILE: u64 = 64 << 20;
-/// The maximum size of git's output, in bytes.
-const LONGEST_LIST: u64 = 1 << 30;
+/// The maximum size of git's output, in bytes. A list of a million files is shorter.
+const LONGEST_LIST: usize = 1 << 28;
 
 /// The hash of a blob, in hexadecimal digits.
 type Blob = Vec<u8>;
@@ -127,7 +127,8 @@ impl Git<'_> {
         // Never fetch missing objects. Older versions of git only support the second variable.
         command.env("GIT_NO_LAZY_FETCH", "1").env("GIT_ALLOW_PROTOCOL", "none");
         command.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_TERMINAL_PROMPT", "0");
-        let running = command.spawn().map(Running).map_err(|error| failed(&error))?;
+        let running = command.spawn().map(Running);
+        let running = running.map_err(|error| ImpactError::Git(format!("it could not be run: {error}")))?;
         let limit = Rlimit { current: Some(MEMORY), maximum: Some(MEMORY) };
         // Ignore the error: the process has ended, or the limit is already lower.
         let _ = prlimit(Pid::from_raw(running.0.id().cast_signed()), Resource::Data, limit);
@@ -162,7 +163,7 @@ impl Git<'_> {
     /// The command fails, does not answer in time, or is cancelled.
     fn list(&self, arguments: &[&str]) -> Result<Vec<u8>, Error> {
         let mut git = self.start(arguments, Stdio::null(), Stdio::piped())?;
-        let (sender, sent) = channel();
+        let (sender, sent) = sync_channel(16);
         let streams: [Option<Box<dyn Read + Send>>; 2] = [
             git.0.stdout.take().map(|stream| Box::new(stream) as _),
             git.0.stderr.take().map(|stream| Box::new(stream) as _),
@@ -170,7 +171,7 @@ impl Git<'_> {
         for (number, stream) in streams.into_iter().enumerate() {
             let sender = sender.clone();
             std::thread::spawn(move || -> Option<()> {
-                let mut stream = stream?.take(LONGEST_LIST);
+                let mut stream = stream?;
                 let mut part = vec![0; 1 << 16];
                 loop {
                     let read = match stream.read(&mut part) {
@@ -190,15 +191,25 @@ impl Git<'_> {
         while let Some(read) = self.wait(&sent)? {
             let (number, part) = read.map_err(|error| failed(&error))?;
             texts[number].extend(part);
+            if texts[number].len() > LONGEST_LIST {
+                return Err(
+                    ImpactError::Git(format!("it printed more than {} MB", LONGEST_LIST >> 20)).into()
+                );
+            }
         }
         let [output, errors] = texts;
-        if git.0.wait().map_err(|error| failed(&error))?.success() {
+        let status = git.0.wait().map_err(|error| failed(&error))?;
+        if status.success() {
             return Ok(output);
         }
         let why = String::from_utf8_lossy(&errors);
         // git may print its usage after the first line.
-        let first = why.lines().next().unwrap_or_default().trim();
-        Err(ImpactError::Git(first.trim_start_matches("warning: ").to_owned()).into())
+        let first = why.lines().map(str::trim).find(|line| !line.is_empty());
+        let why = first.map_or_else(
+            || format!("it ended with {status}"),
+            |first| first.trim_start_matches("warning: ").to_owned(),
+        );
+        Err(ImpactError::Git(why).into())
     }
 
     /// Lists the plain files of the last commit below the root.

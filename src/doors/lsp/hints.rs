@@ -25,6 +25,7 @@ impl Server {
         let encoding = self.encoding();
         let within = convert::range_from(&params["range"], &document.text, &document.lines, encoding)?;
         let view = self.view(&document, control)?;
+        let image = self.bank()?.index();
         let read = &document.read;
         let mut known: HashMap<&SymbolName, Vec<String>> = HashMap::new();
         let mut hints = Vec::new();
@@ -41,8 +42,10 @@ impl Server {
                 continue;
             };
             let all = known.entry(&found.symbol).or_insert_with(|| {
-                let function =
-                    self.described(describe(&found.symbol), control).and_then(|known| known.function);
+                // A failed description costs more: its error lists similar names.
+                let function = image
+                    .named(&found.symbol)
+                    .and_then(|_| self.described(describe(&found.symbol), control)?.function);
                 parameters(&function.and_then(|function| function.arglist).unwrap_or_default())
             });
             let mut is_optional = false;

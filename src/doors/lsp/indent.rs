@@ -119,10 +119,7 @@ fn indentation(
             let LineColumn { line, column } = lines.position(text.as_bytes(), offset);
             (column as isize - 1 + moved.get(&line).copied().unwrap_or(0)).max(0) as usize
         };
-        // The forms around a place: the last form that starts before it, and that form's parents.
-        let last = read.forms().partition_point(|form| form.span.start < at).checked_sub(1);
-        let mut forms = std::iter::successors(last, |index| Some(read.forms()[*index].parent?.index()));
-        let around = forms.find(|index| {
+        let around = read.forms_before(at).map(FormId::index).find(|index| {
             let form = &read.forms()[*index];
             at < form.span.end && matches!(form.kind, FormKind::List | FormKind::Literal)
         });

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use steelbank_reader::lines::{LineIndex, PositionEncoding};
-use steelbank_reader::{Dialect, Features, LispText, Range, TokenKind};
+use steelbank_reader::{Datum, Dialect, Features, LispText, Range, TokenKind};
 use steelbank_text::{DefinitionKind, lisp_definitions};
 
 use super::convert::{self, Answered};
@@ -94,8 +94,13 @@ impl Server {
         let mut answer = Vec::new();
         for position in control.until_cancelled(positions) {
             let at = convert::offset_from(position, &document.text, &document.lines, self.encoding())?;
-            let around = document.read.forms().iter().map(|form| form.span);
-            let around = around.take_while(|span| span.start <= at).filter(|span| at <= span.end);
+            let mut around: Vec<Range> = document
+                .read
+                .forms_before(at.saturating_add(1))
+                .map(|id| document.read.span(Datum::Form(id)))
+                .filter(|span| at <= span.end)
+                .collect();
+            around.reverse();
             let token = document.read.token_at(at).map(|token| token.span);
             let whole = Range::new(0, document.text.len() as u32);
             let mut selection = Value::Null;

@@ -28,6 +28,7 @@ use crate::doors::restart::{LEAVING_TIME, RestartHooks, ServedClients, SharedSoc
 use crate::doors::streams::input::{ClientInput, Framing, Taken, header};
 use crate::doors::streams::output::ClientOutput;
 use crate::engine::control::{Cancellation, Control};
+use crate::engine::trim_memory;
 use crate::handle::ChangeListener;
 use crate::handle::recovery::ClientHandover;
 use crate::tools::Session;
@@ -706,6 +707,7 @@ impl Server {
                 let path = convert::path_of(uri).map(|path| self.native(&path)).unwrap_or_default();
                 let open = self.documents.lock().remove(&path).map(|document| document.uri.clone());
                 let unknown = self.out_of_sync.lock().remove(&path).map(|document| document.uri);
+                trim_memory();
                 match open.or(unknown) {
                     Some(uri) => self.publish_nothing(&uri),
                     None => self.log(&format!("textDocument/didClose: {uri:?} is not open.")),

@@ -187,7 +187,7 @@ impl<'a> Planner<'a> {
             project_only: true,
             ..CodeFindReferencesRequest::new(name.as_str())
         };
-        Ok(generating_operators(&code_find_references(self.context, &asked)?))
+        Ok(generating_operators(&code_find_references(self.context, &asked, self.control)?))
     }
 
     /// Adds a conflict if a derived name would collide with another symbol.
