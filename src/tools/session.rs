@@ -187,16 +187,14 @@ impl Session {
 
     /// Grants `permissions` to the session's tools.
     #[must_use]
-    pub fn allowing(mut self, permissions: Permissions) -> Self {
-        self.permissions = permissions;
-        self
+    pub fn allowing(self, permissions: Permissions) -> Self {
+        Self { permissions, ..self }
     }
 
     /// Sets the project. SBCL and the text index use the same root when they start.
     #[must_use]
-    pub fn with_project(mut self, project: Arc<ProjectRoot>) -> Self {
-        self.project = project;
-        self
+    pub fn with_project(self, project: Arc<ProjectRoot>) -> Self {
+        Self { project, ..self }
     }
 
     /// Makes this the session of one client of a shared image.
@@ -303,9 +301,8 @@ impl Session {
 
     /// Limits the session to these tools.
     #[must_use]
-    pub fn with_tools(mut self, tools: Tools) -> Self {
-        self.tools = tools;
-        self
+    pub fn with_tools(self, tools: Tools) -> Self {
+        Self { tools, ..self }
     }
 
     /// Returns the tools that the session offers.

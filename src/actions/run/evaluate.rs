@@ -160,9 +160,8 @@ impl EvaluateRequest {
 
     /// Sets the package for reading forms and printing values.
     #[must_use]
-    pub fn package(mut self, package: impl Into<String>) -> Self {
-        self.package = package.into();
-        self
+    pub fn package(self, package: impl Into<String>) -> Self {
+        Self { package: package.into(), ..self }
     }
 
     /// Resolves the package's name or nickname to its name in Lisp. If there is no such package,
