@@ -160,6 +160,17 @@
 #[doc = include_str!("../docs/library.md")]
 struct Readme;
 
+/// Implements `Debug` for a type that has fields without it: prints only the named fields.
+macro_rules! debug_fields {
+    ($type:ident $(<$lifetime:lifetime>)? $(, $field:ident)*) => {
+        impl std::fmt::Debug for $type $(<$lifetime>)? {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($type))$(.field(stringify!($field), &self.$field))*.finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 pub mod actions;
 pub mod answer;
 #[cfg(feature = "server")]

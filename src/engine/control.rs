@@ -66,14 +66,7 @@ pub struct Control {
     progress: Option<OnProgress>,
 }
 
-impl fmt::Debug for Control {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Control")
-            .field("allowed", &self.allowed)
-            .field("cancellation", &self.cancellation)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Control, allowed, cancellation);
 
 impl Default for Control {
     fn default() -> Self {

@@ -43,11 +43,7 @@ pub struct QueryContext<'a> {
     pub text: Option<&'a steelbank_text::TextIndex>,
 }
 
-impl std::fmt::Debug for QueryContext<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("QueryContext").field("lisp", &self.lisp).finish_non_exhaustive()
-    }
-}
+debug_fields!(QueryContext<'_>, lisp);
 
 impl QueryContext<'_> {
     /// Calls the Lisp function registered as `name` on the lane of short questions, and parses its

@@ -35,14 +35,7 @@ pub struct Call {
     has_one_time_notes: bool,
 }
 
-impl std::fmt::Debug for Call {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Call")
-            .field("cancellation", &self.cancellation)
-            .field("budget", &self.budget)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Call, cancellation, budget);
 
 impl Default for Call {
     fn default() -> Self {

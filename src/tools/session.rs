@@ -51,15 +51,7 @@ pub struct Session {
     pub(super) swank_trouble: Arc<Mutex<Option<String>>>,
 }
 
-impl std::fmt::Debug for Session {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session")
-            .field("project", &self.project)
-            .field("permissions", &self.permissions)
-            .field("tools", &self.tools)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Session, project, permissions, tools);
 
 /// The root folder of the project, once it is known.
 #[derive(Debug, Default)]

@@ -73,11 +73,7 @@ pub struct Tool {
     body: Box<Body>,
 }
 
-impl std::fmt::Debug for Tool {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tool").field("about", &self.about).finish_non_exhaustive()
-    }
-}
+debug_fields!(Tool, about);
 
 struct Schemas {
     input: Object,
