@@ -226,8 +226,10 @@ pub use handle::loaded::LoadAnswer;
 pub use handle::question::{Action, Question};
 pub use handle::scratch::ScratchRequest;
 pub use handle::swank::SwankServer;
-pub use handle::{Builder, IndexData, Installation, LoadRequest, StartedFrom, Steelbank};
-pub use handle::{Error, ErrorKind, RequestError, context, loaded, recovery, scratch, snapshot};
+pub use handle::{
+    Builder, Error, ErrorKind, IndexData, Installation, LoadRequest, RequestError, StartedFrom, Steelbank,
+    context, loaded, recovery, scratch, snapshot,
+};
 pub use steelbank_reader as reader;
 pub use steelbank_text as text;
 pub use steelbank_xref as xref;

@@ -9,14 +9,12 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
-use crate::answer::Location;
-use crate::answer::SourcePlace;
 use crate::answer::designator::DesignatorError;
 use crate::answer::lookup::{DEFAULT_PACKAGE, Lookup, LookupStatus, NamedSymbol};
 use crate::answer::name::escaped;
+use crate::answer::{Location, SourcePlace};
 use crate::engine::control::Control;
-use crate::engine::read_json;
-use crate::engine::{CallAnswer, Lane, Lisp};
+use crate::engine::{CallAnswer, Lane, Lisp, read_json};
 use crate::handle::{Error, Steelbank};
 use crate::source::positions::{PositionedFile, universal_write_date};
 use crate::source::sbcl::{SbclSources, SourceFile};
