@@ -160,6 +160,17 @@
 #[doc = include_str!("../docs/library.md")]
 struct Readme;
 
+/// Implements `Debug` for a type that has fields without it: prints only the named fields.
+macro_rules! debug_fields {
+    ($type:ident $(<$lifetime:lifetime>)? $(, $field:ident)*) => {
+        impl std::fmt::Debug for $type $(<$lifetime>)? {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($type))$(.field(stringify!($field), &self.$field))*.finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 pub mod actions;
 pub mod answer;
 #[cfg(feature = "server")]
@@ -215,8 +226,10 @@ pub use handle::loaded::LoadAnswer;
 pub use handle::question::{Action, Question};
 pub use handle::scratch::ScratchRequest;
 pub use handle::swank::SwankServer;
-pub use handle::{Builder, IndexData, Installation, LoadRequest, StartedFrom, Steelbank};
-pub use handle::{Error, ErrorKind, RequestError, context, loaded, recovery, scratch, snapshot};
+pub use handle::{
+    Builder, Error, ErrorKind, IndexData, Installation, LoadRequest, RequestError, StartedFrom, Steelbank,
+    context, loaded, recovery, scratch, snapshot,
+};
 pub use steelbank_reader as reader;
 pub use steelbank_text as text;
 pub use steelbank_xref as xref;

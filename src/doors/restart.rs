@@ -34,11 +34,7 @@ pub struct RestartHooks {
     pub execute: Box<dyn Fn(Handover) -> io::Error + Send>,
 }
 
-impl std::fmt::Debug for RestartHooks {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RestartHooks").field("listener", &self.listener).finish_non_exhaustive()
-    }
-}
+debug_fields!(RestartHooks, listener);
 
 /// The control socket and settings of a client that shares the image.
 #[derive(Debug)]
@@ -97,11 +93,7 @@ pub struct ServedClients {
     clients: Mutex<Vec<Arc<dyn Restartable>>>,
 }
 
-impl std::fmt::Debug for ServedClients {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ServedClients").finish_non_exhaustive()
-    }
-}
+debug_fields!(ServedClients);
 
 impl ServedClients {
     /// Creates an empty set of clients, which will share the Lisp of `session`.

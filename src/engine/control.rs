@@ -66,14 +66,7 @@ pub struct Control {
     progress: Option<OnProgress>,
 }
 
-impl fmt::Debug for Control {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Control")
-            .field("allowed", &self.allowed)
-            .field("cancellation", &self.cancellation)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Control, allowed, cancellation);
 
 impl Default for Control {
     fn default() -> Self {
@@ -89,9 +82,8 @@ impl Control {
 
     /// Sets the token that cancels the question.
     #[must_use]
-    pub fn with_cancellation(mut self, cancellation: Cancellation) -> Self {
-        self.cancellation = cancellation;
-        self
+    pub fn with_cancellation(self, cancellation: Cancellation) -> Self {
+        Self { cancellation, ..self }
     }
 
     /// Returns a copy with the time from now until `deadline` as its time limit.
@@ -101,9 +93,8 @@ impl Control {
 
     /// Sets the progress listener.
     #[must_use]
-    pub fn on_progress(mut self, listener: impl Fn(Progress) + Send + Sync + 'static) -> Self {
-        self.progress = Some(Arc::new(listener));
-        self
+    pub fn on_progress(self, listener: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        Self { progress: Some(Arc::new(listener)), ..self }
     }
 
     /// Returns a copy with `listener` as its progress listener.

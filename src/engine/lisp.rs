@@ -190,11 +190,7 @@ pub struct OnLisp<'a> {
     shared: &'static Shared,
 }
 
-impl std::fmt::Debug for OnLisp<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OnLisp").finish_non_exhaustive()
-    }
-}
+debug_fields!(OnLisp<'_>);
 
 /// Lisp's entry points, on a thread that may call them. Cannot be sent to another thread.
 #[derive(Clone, Copy)]

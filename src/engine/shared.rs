@@ -16,14 +16,13 @@ use rustix::process::{Resource, getrlimit};
 use steelbank_sys::ffi;
 
 use super::answers::{CallError, EngineState, EngineStatus, Lane, LispError};
-use super::host;
 use super::lisp::{EntryPoints, OnLisp};
 use super::phase::{Phase, Stage};
 use super::queue::{JobQueue, LaneThread};
-use super::signals;
 use super::start::{Settings, StartError};
 use super::ticket::{Wakeup, deadline_after, guarded};
 use super::watch::{StallTimer, SupervisorOrder, enforce_deadlines, waited_for_processor};
+use super::{host, signals};
 
 thread_local! {
     /// The lane that this Lisp thread serves, and the lane's generation when the thread began to

@@ -13,11 +13,10 @@ use steelbank_sys::{HEAP_MEGABYTES, LoadError, Runtime};
 
 #[cfg(feature = "server")]
 use super::children;
-use super::host;
 use super::image::{self, Core, Image, ImageError};
 use super::lisp::Lisp;
 use super::shared::Shared;
-use super::signals;
+use super::{host, signals};
 
 /// The settings for a start of SBCL.
 #[derive(Debug, Clone)]

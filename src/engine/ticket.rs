@@ -258,11 +258,7 @@ pub struct Interrupt {
     queue: &'static JobQueue,
 }
 
-impl std::fmt::Debug for Interrupt {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Interrupt").finish_non_exhaustive()
-    }
-}
+debug_fields!(Interrupt);
 
 impl Interrupt {
     /// Stops the job: removes it from the queue, or interrupts it. The waiting caller gets

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use crate::engine::control::Control;
 use crate::engine::{FaultKind, LispError};
-use crate::handle::Error;
-use crate::handle::Steelbank;
 use crate::handle::context::QueryContext;
 use crate::handle::question::{Action, Question};
+use crate::handle::{Error, Steelbank};
 
 /// The maximum number of retries of a question that failed because the heap was full.
 const RETRIES: usize = 2;

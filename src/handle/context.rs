@@ -9,14 +9,12 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
-use crate::answer::Location;
-use crate::answer::SourcePlace;
 use crate::answer::designator::DesignatorError;
 use crate::answer::lookup::{DEFAULT_PACKAGE, Lookup, LookupStatus, NamedSymbol};
 use crate::answer::name::escaped;
+use crate::answer::{Location, SourcePlace};
 use crate::engine::control::Control;
-use crate::engine::read_json;
-use crate::engine::{CallAnswer, Lane, Lisp};
+use crate::engine::{CallAnswer, Lane, Lisp, read_json};
 use crate::handle::{Error, Steelbank};
 use crate::source::positions::{PositionedFile, universal_write_date};
 use crate::source::sbcl::{SbclSources, SourceFile};
@@ -43,11 +41,7 @@ pub struct QueryContext<'a> {
     pub text: Option<&'a steelbank_text::TextIndex>,
 }
 
-impl std::fmt::Debug for QueryContext<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("QueryContext").field("lisp", &self.lisp).finish_non_exhaustive()
-    }
-}
+debug_fields!(QueryContext<'_>, lisp);
 
 impl QueryContext<'_> {
     /// Calls the Lisp function registered as `name` on the lane of short questions, and parses its

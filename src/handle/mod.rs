@@ -162,24 +162,21 @@ pub struct Builder {
 impl Builder {
     /// Uses `installation` instead of [`Installation::built`].
     #[must_use]
-    pub fn installation(mut self, installation: Installation) -> Self {
-        self.installation = installation;
-        self
+    pub fn installation(self, installation: Installation) -> Self {
+        Self { installation, ..self }
     }
 
     /// Sets the user's project. Its code is loaded and run only when a call requests this.
     #[must_use]
-    pub fn project(mut self, project: ProjectSettings) -> Self {
-        self.project = Some(project);
-        self
+    pub fn project(self, project: ProjectSettings) -> Self {
+        Self { project: Some(project), ..self }
     }
 
     /// Sets the path of the `steelbank` program, which must be of the same build as the
     /// installation. Copies of the program create snapshots and run scratch images.
     #[must_use]
-    pub fn program(mut self, program: PathBuf) -> Self {
-        self.program = Some(scratch::HelperProgram { path: program, options: Vec::new() });
-        self
+    pub fn program(self, program: PathBuf) -> Self {
+        Self { program: Some(scratch::HelperProgram { path: program, options: Vec::new() }), ..self }
     }
 
     /// Sets the command-line options that make the program start the installation's SBCL. They are
@@ -214,55 +211,48 @@ impl Builder {
     /// Sets whether snapshots are used and created. The default is true. Snapshots also require a
     /// project, a program and loads.
     #[must_use]
-    pub fn snapshots(mut self, snapshots: bool) -> Self {
-        self.snapshots = snapshots;
-        self
+    pub fn snapshots(self, snapshots: bool) -> Self {
+        Self { snapshots, ..self }
     }
 
     /// If `why` is `Some`, starts without a snapshot, because an earlier start from a snapshot
     /// failed for that reason. `why` is a sentence fragment. A new snapshot is created later.
     #[must_use]
-    pub fn failed_snapshot(mut self, why: Option<String>) -> Self {
-        self.failed_snapshot = why;
-        self
+    pub fn failed_snapshot(self, why: Option<String>) -> Self {
+        Self { failed_snapshot: why, ..self }
     }
 
     /// Declares that the process answers only a few questions and then exits: a snapshot's index is
     /// then memory-mapped instead of read.
     #[cfg(feature = "server")]
-    pub(crate) fn brief(mut self, brief: bool) -> Self {
-        self.brief = brief;
-        self
+    pub(crate) fn brief(self, brief: bool) -> Self {
+        Self { brief, ..self }
     }
 
     /// Sets the key of the snapshot to start from, instead of computing it from the loads. The
     /// snapshot is used only if it is up to date.
-    pub(crate) fn key(mut self, key: Option<snapshot::SnapshotKey>) -> Self {
-        self.key = key;
-        self
+    pub(crate) fn key(self, key: Option<snapshot::SnapshotKey>) -> Self {
+        Self { key, ..self }
     }
 
     /// Sets whether to watch the project's files from the first question on, so that a question
     /// checks only changed files. Useful for programs that ask many questions. If the files are not
     /// watched, each question checks every file.
     #[must_use]
-    pub fn watching(mut self, watching: bool) -> Self {
-        self.watching = watching;
-        self
+    pub fn watching(self, watching: bool) -> Self {
+        Self { watching, ..self }
     }
 
     /// Sets the maximum size of Lisp's heap, in bytes.
     #[must_use]
-    pub fn dynamic_space_size(mut self, bytes: usize) -> Self {
-        self.dynamic_space_size = Some(bytes);
-        self
+    pub fn dynamic_space_size(self, bytes: usize) -> Self {
+        Self { dynamic_space_size: Some(bytes), ..self }
     }
 
     /// Sets the size of each Lisp thread's control stack, in bytes.
     #[must_use]
-    pub fn control_stack_size(mut self, bytes: usize) -> Self {
-        self.control_stack_size = Some(bytes);
-        self
+    pub fn control_stack_size(self, bytes: usize) -> Self {
+        Self { control_stack_size: Some(bytes), ..self }
     }
 
     /// Starts SBCL, and returns when it is ready.

@@ -390,17 +390,15 @@ impl ScratchRequest {
     /// image's folder and to `/dev/null`: the kernel refuses other writes. They can read everything
     /// that this process can read.
     #[must_use]
-    pub fn confined(mut self, confined: bool) -> Self {
-        self.confined = confined;
-        self
+    pub fn confined(self, confined: bool) -> Self {
+        Self { confined, ..self }
     }
 
     /// Starts from the snapshot of this image's loads even if loaded files have changed since, and
     /// even with overlays or confinement.
     #[must_use]
-    pub(crate) fn of_loaded(mut self) -> Self {
-        self.as_loaded = true;
-        self
+    pub(crate) fn of_loaded(self) -> Self {
+        Self { as_loaded: true, ..self }
     }
 }
 

@@ -10,8 +10,7 @@ use serde_json::{Map, Value};
 
 use super::phrases::quoted;
 use crate::answer::lookup::DEFAULT_PACKAGE;
-use crate::answer::nearest;
-use crate::answer::shortened;
+use crate::answer::{nearest, shortened};
 
 /// An empty list of arguments.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -100,99 +99,73 @@ fn rename_arguments(schema: &Map<String, Value>, given: &mut Map<String, Value>)
 fn check(tool: &str, schema: &Map<String, Value>, given: &Map<String, Value>) -> Result<(), String> {
     let none = Map::new();
     let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
-    for name in given.keys() {
-        if !properties.contains_key(name) {
-            let known: Vec<&str> = properties.keys().map(String::as_str).collect();
-            return Err(match known.as_slice() {
-                [] => format!("{tool} takes no arguments, but {} was given.", quoted(name)),
-                _ => {
-                    let near = nearest::among(name, known.iter().copied());
-                    let meant = near.first().map(|near| format!(" Did you mean {near}?")).unwrap_or_default();
-                    format!("{tool} has no argument {}. It takes {}.{meant}", quoted(name), known.join(", "))
-                }
-            });
+    let known: Vec<&str> = properties.keys().map(String::as_str).collect();
+    if let Some(name) = given.keys().find(|name| !properties.contains_key(*name)) {
+        if known.is_empty() {
+            return Err(format!("{tool} takes no arguments, but {} was given.", quoted(name)));
         }
+        let near = nearest::among(name, known.iter().copied());
+        let meant = near.first().map(|near| format!(" Did you mean {near}?")).unwrap_or_default();
+        return Err(format!(
+            "{tool} has no argument {}. It takes {}.{meant}",
+            quoted(name),
+            known.join(", ")
+        ));
     }
-    let required = schema.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    for name in required.iter().filter_map(Value::as_str) {
-        if !given.contains_key(name) {
-            let kind = properties.get(name).and_then(wanted);
-            let kind = kind.map_or(String::new(), |kind| format!(" ({})", described(kind)));
-            return Err(format!("{tool} needs the argument \"{name}\"{kind}, which is missing."));
-        }
+    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+    if let Some(name) = required.filter_map(Value::as_str).find(|name| !given.contains_key(*name)) {
+        let kind = properties.get(name).and_then(wanted);
+        let kind = kind.map_or(String::new(), |kind| format!(" ({})", described(kind)));
+        return Err(format!("{tool} needs the argument \"{name}\"{kind}, which is missing."));
     }
     for (name, value) in given {
-        let Some(property) = properties.get(name) else { continue };
-        if let Some(kind) = wanted(property)
-            && !is_a(value, kind)
-        {
+        let property = properties.get(name).unwrap_or(&Value::Null);
+        if let Some(must) = unmet(property, value) {
             let shown = shortened(&value.to_string());
-            return Err(format!(
-                "The argument \"{name}\" of {tool} must be {}, but {shown} was given.",
-                described(kind)
-            ));
+            return Err(format!("The argument \"{name}\" of {tool} must be {must}, but {shown} was given."));
         }
         if value == "" && ["path", "package", "definition"].contains(&name.as_str()) {
             return Err(format!("The argument \"{name}\" of {tool} is empty."));
         }
+        let items = property.get("items").unwrap_or(&Value::Null);
         for element in value.as_array().into_iter().flatten() {
-            check_element(tool, name, property.get("items").unwrap_or(&Value::Null), element)?;
-        }
-        let bound = |key: &str| property.get(key).and_then(Value::as_f64);
-        if let Some(number) = value.as_f64()
-            && (bound("minimum").is_some_and(|least| number < least)
-                || bound("maximum").is_some_and(|most| number > most))
-        {
-            let range = match (property.get("minimum"), property.get("maximum")) {
-                (Some(least), Some(most)) => format!("from {least} to {most}"),
-                (Some(least), None) => format!("{least} or more"),
-                (None, Some(most)) => format!("{most} or less"),
-                (None, None) => String::new(),
-            };
-            return Err(format!("The argument \"{name}\" of {tool} must be {range}, but {value} was given."));
-        }
-        let choices = property.get("enum").and_then(Value::as_array);
-        if let Some(choices) = choices
-            && !choices.contains(value)
-        {
-            let known: Vec<String> = choices.iter().map(Value::to_string).collect();
-            return Err(format!(
-                "The argument \"{name}\" of {tool} must be one of {}, but {value} was given.",
-                known.join(", ")
-            ));
+            let empty = (element == "").then(|| "a string that is not empty".to_owned());
+            if let Some(must) = unmet(items, element).or(empty) {
+                let shown = shortened(&element.to_string());
+                return Err(format!(
+                    "Each element of the argument \"{name}\" of {tool} must be {must}, but {shown} was given."
+                ));
+            }
+            if let (Some(items), Some(element)) = (items.as_object(), element.as_object()) {
+                check(&format!("the {name} of {tool}"), items, element)?;
+            }
         }
     }
     Ok(())
 }
 
-/// Checks one element of the list passed as the argument `name`.
-fn check_element(tool: &str, name: &str, schema: &Value, element: &Value) -> Result<(), String> {
-    let wrong = |must: &str| {
-        let shown = shortened(&element.to_string());
-        Err(format!(
-            "Each element of the argument \"{name}\" of {tool} must be {must}, but {shown} was given."
-        ))
-    };
-    let choices = schema.get("enum").and_then(Value::as_array);
-    if let Some(choices) = choices.filter(|choices| !choices.contains(element)) {
+/// Returns the requirement of `schema` that `value` does not meet.
+fn unmet(schema: &Value, value: &Value) -> Option<String> {
+    if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
         let known: Vec<String> = choices.iter().map(Value::to_string).collect();
-        return wrong(&format!("one of {}", known.join(", ")));
+        return (!choices.contains(value)).then(|| format!("one of {}", known.join(", ")));
     }
-    if let Some(kind) = wanted(schema).filter(|kind| !is_a(element, kind)) {
+    if let Some(kind) = wanted(schema).filter(|kind| !is_a(value, kind)) {
         let properties = schema.get("properties").and_then(Value::as_object);
         let names: Vec<&str> = properties.into_iter().flat_map(Map::keys).map(String::as_str).collect();
         let with = if names.is_empty() { String::new() } else { format!(" with {}", names.join(", ")) };
-        return wrong(&format!("{}{with}", described(kind)));
+        return Some(format!("{}{with}", described(kind)));
     }
-    if let Some(element) = element.as_object() {
-        let none = Map::new();
-        let schema = schema.as_object().unwrap_or(&none);
-        return check(&format!("the {name} of {tool}"), schema, element);
-    }
-    match element.as_str() {
-        Some("") => wrong("a string that is not empty"),
-        _ => Ok(()),
-    }
+    let (least, most) = (schema.get("minimum"), schema.get("maximum"));
+    let is_outside = |number: f64| {
+        least.and_then(Value::as_f64).is_some_and(|least| number < least)
+            || most.and_then(Value::as_f64).is_some_and(|most| number > most)
+    };
+    value.as_f64().filter(|number| is_outside(*number)).map(|_| match (least, most) {
+        (Some(least), Some(most)) => format!("from {least} to {most}"),
+        (Some(least), None) => format!("{least} or more"),
+        (None, most) => format!("{} or less", most.unwrap_or(&Value::Null)),
+    })
 }
 
 /// Returns the type that a property's schema names.

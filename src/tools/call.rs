@@ -35,14 +35,7 @@ pub struct Call {
     has_one_time_notes: bool,
 }
 
-impl std::fmt::Debug for Call {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Call")
-            .field("cancellation", &self.cancellation)
-            .field("budget", &self.budget)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Call, cancellation, budget);
 
 impl Default for Call {
     fn default() -> Self {
@@ -67,24 +60,21 @@ impl Call {
 
     /// Removes the limit on the answer's length.
     #[must_use]
-    pub fn without_limit(mut self) -> Self {
-        self.budget = usize::MAX;
-        self
+    pub fn without_limit(self) -> Self {
+        Self { budget: usize::MAX, ..self }
     }
 
     /// Sets the maximum length of the answer: of its text in characters, and of its JSON in bytes.
     #[must_use]
-    pub fn with_budget(mut self, characters: usize) -> Self {
-        self.budget = characters;
-        self
+    pub fn with_budget(self, characters: usize) -> Self {
+        Self { budget: characters, ..self }
     }
 
     /// Sets whether the answer includes notes that are shown only once. Pass false if the client
     /// does not show the notes.
     #[must_use]
-    pub fn with_one_time_notes(mut self, tells: bool) -> Self {
-        self.has_one_time_notes = tells;
-        self
+    pub fn with_one_time_notes(self, tells: bool) -> Self {
+        Self { has_one_time_notes: tells, ..self }
     }
 
     /// Returns whether the answer includes notes that are shown only once, such as the note on a
@@ -101,9 +91,8 @@ impl Call {
 
     /// Sets whether advice names tools or commands.
     #[must_use]
-    pub fn with_wording(mut self, wording: Wording) -> Self {
-        self.wording = wording;
-        self
+    pub fn with_wording(self, wording: Wording) -> Self {
+        Self { wording, ..self }
     }
 
     /// Returns whether advice names tools or commands.
@@ -113,9 +102,8 @@ impl Call {
 
     /// Declares that no later call can use the answer's handles, which name objects to inspect.
     #[must_use]
-    pub(crate) fn without_handles(mut self) -> Self {
-        self.has_handles = false;
-        self
+    pub(crate) fn without_handles(self) -> Self {
+        Self { has_handles: false, ..self }
     }
 
     /// Returns whether the answer's text shows handles. False for a command line, because handles
@@ -127,9 +115,8 @@ impl Call {
     /// Sets how long the caller waits for an answer. By default, the caller waits until the call
     /// ends.
     #[must_use]
-    pub fn with_patience(mut self, patience: Duration) -> Self {
-        self.patience = Some(patience);
-        self
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience: Some(patience), ..self }
     }
 
     /// Returns how long the caller waits for an answer; `None` for no limit.
@@ -139,9 +126,8 @@ impl Call {
 
     /// Replaces the cancellation token.
     #[must_use]
-    pub(crate) fn cancelled_by(mut self, cancellation: Cancellation) -> Self {
-        self.cancellation = cancellation;
-        self
+    pub(crate) fn cancelled_by(self, cancellation: Cancellation) -> Self {
+        Self { cancellation, ..self }
     }
 
     /// Returns the token that cancels this call.

@@ -53,15 +53,7 @@ pub struct Session {
     pub(super) swank_trouble: Arc<Mutex<Option<String>>>,
 }
 
-impl std::fmt::Debug for Session {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session")
-            .field("project", &self.project)
-            .field("permissions", &self.permissions)
-            .field("tools", &self.tools)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Session, project, permissions, tools);
 
 /// The root folder of the project, once it is known.
 #[derive(Debug, Default)]
@@ -190,16 +182,14 @@ impl Session {
 
     /// Grants `permissions` to the session's tools.
     #[must_use]
-    pub fn allowing(mut self, permissions: Permissions) -> Self {
-        self.permissions = permissions;
-        self
+    pub fn allowing(self, permissions: Permissions) -> Self {
+        Self { permissions, ..self }
     }
 
     /// Sets the project. SBCL and the text index use the same root when they start.
     #[must_use]
-    pub fn with_project(mut self, project: Arc<ProjectRoot>) -> Self {
-        self.project = project;
-        self
+    pub fn with_project(self, project: Arc<ProjectRoot>) -> Self {
+        Self { project, ..self }
     }
 
     /// Makes this the session of one client of a shared image.
@@ -314,9 +304,8 @@ impl Session {
 
     /// Limits the session to these tools.
     #[must_use]
-    pub fn with_tools(mut self, tools: Tools) -> Self {
-        self.tools = tools;
-        self
+    pub fn with_tools(self, tools: Tools) -> Self {
+        Self { tools, ..self }
     }
 
     /// Returns the tools that the session offers.

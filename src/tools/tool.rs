@@ -73,11 +73,7 @@ pub struct Tool {
     body: Box<Body>,
 }
 
-impl std::fmt::Debug for Tool {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tool").field("about", &self.about).finish_non_exhaustive()
-    }
-}
+debug_fields!(Tool, about);
 
 struct Schemas {
     input: Object,
@@ -122,47 +118,41 @@ impl Tool {
     /// Marks the tool's answers as being about the image. While a load changes the image, or after
     /// Lisp has died, answers get a note and the field `loading` or `as_of` (seconds since 1970).
     #[must_use]
-    pub fn of_image(mut self) -> Self {
-        self.of_image = true;
-        self
+    pub fn of_image(self) -> Self {
+        Self { of_image: true, ..self }
     }
 
     /// Marks the tool as fast: it neither waits for Lisp nor walks a directory tree, so the thread
     /// that reads requests may run the tool.
     #[must_use]
-    pub fn immediate(mut self) -> Self {
-        self.immediate = true;
-        self
+    pub fn immediate(self) -> Self {
+        Self { immediate: true, ..self }
     }
 
     /// Marks a tool that runs code as short: a call does not wait for the lane of long work.
     #[must_use]
-    pub fn brief(mut self) -> Self {
-        self.short = true;
-        self
+    pub fn brief(self) -> Self {
+        Self { short: true, ..self }
     }
 
     /// Requires `permission` for every call of the tool. A tool that needs it only for some calls
     /// uses [`Session::permit`] instead.
     #[must_use]
-    pub fn needs(mut self, permission: Permission) -> Self {
-        self.permission = Some(permission);
-        self
+    pub fn needs(self, permission: Permission) -> Self {
+        Self { permission: Some(permission), ..self }
     }
 
     /// Declares permissions that some calls need. The tool checks them with [`Session::permit`] or
     /// [`Session::allows`].
     #[must_use]
-    pub fn may_need(mut self, permissions: &'static [Permission]) -> Self {
-        self.may_need = permissions;
-        self
+    pub fn may_need(self, permissions: &'static [Permission]) -> Self {
+        Self { may_need: permissions, ..self }
     }
 
     /// Declares the program that calls of the tool start.
     #[must_use]
-    pub fn starts(mut self, program: Starts) -> Self {
-        self.starts = Some(program);
-        self
+    pub fn starts(self, program: Starts) -> Self {
+        Self { starts: Some(program), ..self }
     }
 
     /// Sets the clients to which the tool is listed by default.

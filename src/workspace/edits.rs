@@ -9,7 +9,7 @@
 //! journal as complete. If it fails before that mark, it is rolled back at once. An interrupted
 //! edit is rolled back by the next process that takes the lock.
 
-use crate::workspace::NoProject;
+use crate::workspace::{NoProject, Project};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
@@ -21,7 +21,6 @@ use rustix::io::Errno;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::workspace::Project;
 use crate::workspace::journal::{EditPurpose, EditRecord, EditRecords, sync_folder};
 use crate::workspace::replacement::{Replacement, RollbackOutcome};
 

@@ -305,10 +305,14 @@ impl Project {
 }
 
 #[cfg(test)]
+#[path = "../../tests/operations/mod.rs"]
+mod operations;
+
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use steelbank_watch::operations::{begin, operate};
 
+    use super::operations::{begin, operate};
     use super::*;
     use crate::ProjectSettings;
     use crate::workspace::TextFilter;

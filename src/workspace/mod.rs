@@ -81,16 +81,14 @@ impl ProjectSettings {
 
     /// Sets the folder for fasls and sidecars.
     #[must_use]
-    pub fn cache(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.cache = folder.into();
-        self
+    pub fn cache(self, folder: impl Into<PathBuf>) -> Self {
+        Self { cache: folder.into(), ..self }
     }
 
     /// Sets the init file to load before the first system.
     #[must_use]
-    pub fn userinit(mut self, path: impl Into<PathBuf>) -> Self {
-        self.userinit = Some(path.into());
-        self
+    pub fn userinit(self, path: impl Into<PathBuf>) -> Self {
+        Self { userinit: Some(path.into()), ..self }
     }
 }
 

@@ -159,15 +159,6 @@ fn remove_unless_file(path: &Path) {
     };
 }
 
-/// Creates the file `path`, which must not exist, with mode 0600.
-///
-/// # Errors
-///
-/// Errors from the operating system.
-pub fn create_new_file(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(FILE).open(path)
-}
-
 /// Writes `bytes` to the file `path`, which is created or truncated as by [`create_file`].
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     create_file(path)?.write_all(bytes)
@@ -228,11 +219,10 @@ mod tests {
         claim(&cache).unwrap();
         create_new_folder(&cache.join("new")).unwrap();
         write(&cache.join("file"), b"text").unwrap();
-        create_new_file(&cache.join("other")).unwrap();
         rustix::process::umask(old);
         assert_eq!([mode(&home.path().join("a")), mode(&cache), mode(&cache.join("new"))], [0o700; 3]);
-        assert_eq!([mode(&cache.join("file")), mode(&cache.join("other"))], [0o600; 2]);
-        assert!(create_new_folder(&cache).is_err() && create_new_file(&cache.join("file")).is_err());
+        assert_eq!(mode(&cache.join("file")), 0o600);
+        assert!(create_new_folder(&cache).is_err());
     }
 
     #[test]

@@ -87,14 +87,6 @@ impl LineIndex {
         LineIndex { starts, marks }
     }
 
-    /// Creates the index of a text from the ascending offsets of its line feeds.
-    pub fn of_newlines(newlines: &[u32]) -> Self {
-        LineIndex {
-            starts: std::iter::once(0).chain(newlines.iter().map(|at| at.saturating_add(1))).collect(),
-            marks: Vec::new(),
-        }
-    }
-
     /// Returns the line of the byte at `offset`.
     pub fn line(&self, offset: u32) -> u32 {
         self.starts.partition_point(|&start| start <= offset) as u32
@@ -370,7 +362,6 @@ mod tests {
             assert_eq!(lines.offset(text, past, encoding), Some(text.len() as u32 - 1));
             assert_eq!(lines.offset(text, LineColumn { line: 4, column: 1 }, encoding), None);
         }
-        assert_eq!(LineIndex::of_newlines(&[1, 12]).line(y), 2);
     }
 
     #[test]

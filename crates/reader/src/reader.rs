@@ -3,10 +3,9 @@
 
 mod lexer;
 
-use super::Range;
 use super::features::outcome;
 use super::text::{Datum, Form, FormId, FormKind, LispText, NONE, TopLevelForm};
-use super::{Dialect, Features, Marker, Numbering, Token, TokenKind};
+use super::{Dialect, Features, Marker, Numbering, Range, Token, TokenKind};
 use std::sync::Arc;
 
 pub(super) struct LispReader<'a> {

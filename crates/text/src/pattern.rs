@@ -3,9 +3,8 @@
 
 use crate::analysis;
 use crate::language::{Language, Rule};
-use crate::scan::lisp as scan_lisp;
 use crate::scan::occurrence::LONGEST_IDENTIFIER;
-use crate::scan::word_length;
+use crate::scan::{lisp as scan_lisp, word_length};
 use steelbank_reader::{Marker, TokenKind};
 
 /// The text to search for.

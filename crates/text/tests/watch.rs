@@ -8,7 +8,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use steelbank_text::{Freshness, Globs, IndexControl, Pattern, TextIndex, TextSearch};
-use steelbank_watch::operations::{begin, operate};
+
+#[path = "../../../tests/operations/mod.rs"]
+mod operations;
+
+use operations::{begin, operate};
 
 fn places(index: &TextIndex) -> Result<Vec<(String, u32, u32, String)>, String> {
     let search = TextSearch {

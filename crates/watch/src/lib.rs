@@ -24,8 +24,6 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "operations")]
-pub mod operations;
 mod queue;
 mod refusal;
 mod shared;

@@ -1,7 +1,6 @@
 //! The reasons why something is not watched.
 
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 use rustix::io::Errno;
 

@@ -40,9 +40,8 @@ impl ReloadRequest {
 
     /// Sets whether definitions that are no longer in their files are removed.
     #[must_use]
-    pub fn remove(mut self, remove: bool) -> Self {
-        self.remove = remove;
-        self
+    pub fn remove(self, remove: bool) -> Self {
+        Self { remove, ..self }
     }
 }
 

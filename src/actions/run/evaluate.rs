@@ -19,8 +19,7 @@ use crate::answer::LispName;
 use crate::answer::location::{Location, as_text};
 use crate::answer::lookup::{DEFAULT_PACKAGE, find_package};
 use crate::engine::control::Control;
-use crate::engine::read_json;
-use crate::engine::{CallError, Lane, Lisp, OnLisp, deadline_after};
+use crate::engine::{CallError, Lane, Lisp, OnLisp, deadline_after, read_json};
 use crate::handle::Error;
 use crate::handle::context::{DefinitionPlaces, QueryContext};
 use crate::handle::loaded::Severity;
@@ -160,9 +159,8 @@ impl EvaluateRequest {
 
     /// Sets the package for reading forms and printing values.
     #[must_use]
-    pub fn package(mut self, package: impl Into<String>) -> Self {
-        self.package = package.into();
-        self
+    pub fn package(self, package: impl Into<String>) -> Self {
+        Self { package: package.into(), ..self }
     }
 
     /// Resolves the package's name or nickname to its name in Lisp. If there is no such package,

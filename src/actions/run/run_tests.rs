@@ -47,9 +47,8 @@ impl RunTestsRequest {
 
     /// Runs the tests of `system`, loading it first.
     #[must_use]
-    pub fn system(mut self, system: impl Into<String>) -> Self {
-        self.system = Some(system.into());
-        self
+    pub fn system(self, system: impl Into<String>) -> Self {
+        Self { system: Some(system.into()), ..self }
     }
 
     /// Restricts the run to tests with this name; can be called repeatedly.

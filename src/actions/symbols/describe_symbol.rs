@@ -18,11 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::lookup::{Asked, LookupStatus, NamedSymbol, about_symbol};
 use crate::engine::control::Control;
-use crate::engine::read_json;
-use crate::engine::{CallError, Lane, OnLisp};
+use crate::engine::{CallError, Lane, OnLisp, read_json};
 use crate::handle::Error;
-use crate::handle::context::DefinitionPlaces;
-use crate::handle::context::QueryContext;
+use crate::handle::context::{DefinitionPlaces, QueryContext};
 use crate::handle::question::Question;
 use crate::source::sbcl::SbclSources;
 use crate::workspace::Project;

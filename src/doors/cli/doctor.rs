@@ -13,8 +13,7 @@ use super::{CommandError, Exit, Shell, images};
 use crate::engine::control::Control;
 use crate::engine::{Contribs, Core, EngineStatus};
 use crate::handle::Error;
-use crate::{DescribeSymbolRequest, EvaluateRequest, ListSystemsRequest, WhoRequest};
-use crate::{IndexData, Steelbank};
+use crate::{DescribeSymbolRequest, EvaluateRequest, IndexData, ListSystemsRequest, Steelbank, WhoRequest};
 
 /// The image's description of itself.
 #[derive(Debug, Deserialize)]

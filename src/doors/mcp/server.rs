@@ -80,11 +80,7 @@ pub struct ServedClient {
     ended: Receiver<()>,
 }
 
-impl std::fmt::Debug for ServedClient {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ServedClient").finish_non_exhaustive()
-    }
-}
+debug_fields!(ServedClient);
 
 impl ServedClient {
     /// Starts to serve a client on a pair of streams, or resumes the client in `handover`.

@@ -335,11 +335,6 @@ impl PositionedFile {
         self.fresh
     }
 
-    /// Returns whether only a part of the file was compiled, from a buffer.
-    pub fn is_from_buffer(&self) -> bool {
-        self.from_buffer
-    }
-
     /// Returns whether the positions are from SBCL's reader.
     pub fn has_sidecar(&self) -> bool {
         matches!(self.reading, Reading::Tap(_))

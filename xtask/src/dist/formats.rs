@@ -1,9 +1,8 @@
 //! Creates the packages: the tar archive and the wheel for pip and uv here, the other formats in
 //! separate modules.
 
-use std::fs;
 use std::process::Command;
-use std::thread;
+use std::{fs, thread};
 
 use super::archive::{self, Item};
 use super::{Made, Release, deb, mcpb, npm, oci, output};

@@ -1,10 +1,9 @@
 //! Reads tokens: symbols, numbers, strings, characters, comments, and the constructs that begin
 //! with `#`.
 
-use super::super::Range;
 use super::super::text::{Datum, FormKind};
 use super::super::token::is_number;
-use super::super::{Dialect, Marker, Numbering, Token, TokenKind};
+use super::super::{Dialect, Marker, Numbering, Range, Token, TokenKind};
 use super::{FrameKind, LispReader, OpenConstruct};
 use crate::lines::decode;
 

@@ -11,8 +11,7 @@ use crate::actions::change::reload::{Leftover, ReloadAnswer, ReloadRequest};
 use crate::actions::missing::{LookupReply, missing_path};
 use crate::actions::run::load_system::{ListedLoad, relative};
 use crate::answer::Advice;
-use crate::handle::loaded::LoadStatus;
-use crate::handle::loaded::text;
+use crate::handle::loaded::{LoadStatus, text};
 use crate::tools::arguments::Timeout;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 

@@ -24,7 +24,7 @@ const RULES: [&str; 5] = ["", "a/\n", "vendor\n", "*.txt\n", "/b\nx.lisp\n"];
 /// # Errors
 ///
 /// Errors of the file system.
-pub fn begin(home: &Path) -> std::io::Result<PathBuf> {
+pub(crate) fn begin(home: &Path) -> std::io::Result<PathBuf> {
     let root = home.join("root");
     for folder in ["a/c", "b", ".git/info"] {
         fs::create_dir_all(root.join(folder))?;
@@ -37,7 +37,7 @@ pub fn begin(home: &Path) -> std::io::Result<PathBuf> {
 }
 
 /// Performs the operation selected by the numbers on the tree in `home`. Returns a description.
-pub fn operate(home: &Path, (kind, one, other): (u8, u8, u8)) -> String {
+pub(crate) fn operate(home: &Path, (kind, one, other): (u8, u8, u8)) -> String {
     let root = home.join("root");
     let folder = |number: u8| root.join(FOLDERS[usize::from(number) % FOLDERS.len()]);
     let file = |number: u8| folder(number).join(FILES[usize::from(number / 8) % FILES.len()]);
