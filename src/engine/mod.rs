@@ -76,4 +76,4 @@ pub use progress::{OnProgress, Progress, Step};
 pub use signals::{block_lisp_signals, ignore_file_size_signal, reset_signal_actions};
 pub use start::{Settings, StartError};
 pub use steelbank_sys::HEAP_MEGABYTES as DEFAULT_HEAP_MEGABYTES;
-pub use ticket::{Interrupt, ProgressListener, Ticket, deadline_after};
+pub use ticket::{Interrupt, ProgressListener, Ticket, deadline_after, submit_for_client};

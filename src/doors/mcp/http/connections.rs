@@ -30,19 +30,11 @@ pub(super) fn connection_limit() -> Arc<Semaphore> {
 /// connection counts against.
 #[derive(Default)]
 pub(super) struct ConnectionUse {
-    authenticated: AtomicBool,
+    pub(super) authenticated: AtomicBool,
     permit: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 impl ConnectionUse {
-    pub(super) fn authenticate(&self) {
-        self.authenticated.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn is_authenticated(&self) -> bool {
-        self.authenticated.load(Ordering::Relaxed)
-    }
-
     /// Returns whether the connection counts against a limit other than `sessionless`.
     pub(super) fn has_session(&self, sessionless: &Arc<Semaphore>) -> bool {
         self.permit.lock().as_ref().is_some_and(|permit| !Arc::ptr_eq(permit.semaphore(), sessionless))
@@ -74,7 +66,7 @@ impl Unauthenticated {
     /// Adds a connection, which `task` serves. If there are too many, closes the oldest one, so
     /// that silent clients do not delay a client that authenticates.
     pub(super) fn add(&mut self, used: Arc<ConnectionUse>, task: AbortHandle) {
-        self.0.retain(|(used, task)| !used.is_authenticated() && !task.is_finished());
+        self.0.retain(|(used, task)| !used.authenticated.load(Ordering::Relaxed) && !task.is_finished());
         if self.0.len() >= MAX_UNAUTHENTICATED
             && let Some((_, oldest)) = self.0.pop_front()
         {

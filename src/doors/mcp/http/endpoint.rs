@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -82,7 +83,7 @@ impl Endpoint {
     /// Counts an authenticated request's connection against its session. If the session has too
     /// many, counts it against no session, so that the client can still cancel calls.
     fn admit(&self, headers: &HeaderMap, used: &ConnectionUse) -> Result<(), HttpRefusal> {
-        used.authenticate();
+        used.authenticated.store(true, Ordering::Relaxed);
         let session = text(headers, SESSION).and_then(|name| self.sessions.find(name).ok());
         match session.map(|session| used.count_against(&session.connections)) {
             Some(Ok(())) => Ok(()),

@@ -20,6 +20,7 @@ use std::future::pending;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -156,7 +157,7 @@ async fn serve_connection(stream: Box<dyn Connection>, endpoint: Arc<Endpoint>, 
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(MAX_HEAD);
     let unauthenticated = async {
         sleep(UNAUTHENTICATED_TIME).await;
-        if used.is_authenticated() {
+        if used.authenticated.load(Ordering::Relaxed) {
             pending::<()>().await;
         }
     };
