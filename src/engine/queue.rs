@@ -156,8 +156,8 @@ impl JobQueue {
             if state.closed.is_some() || state.ending || state.generation != generation {
                 return None;
             }
-            // Take the first job of the client that was served least recently, so that a client with
-            // many jobs does not delay the others.
+            // Take the first job of the client that was served least recently, so that a client
+            // with many jobs does not delay the others.
             let turn = |(_, job): &(usize, &Job)| state.served.get(&job.client).copied();
             let first = state.jobs.iter().enumerate().min_by_key(turn).map(|(at, _)| at);
             if let Some(job) = first.and_then(|at| state.jobs.remove(at)) {

@@ -87,8 +87,8 @@ impl Calls {
         serial
     }
 
-    /// Defers a call until a restart. The restarted program repeats it if it is repeatable. If it is
-    /// not, or the program does not restart, `response` is sent.
+    /// Defers a call until a restart. The restarted program repeats it if it is repeatable. If it
+    /// is not, or the program does not restart, `response` is sent.
     pub(super) fn defer(&self, serial: u64, response: &[u8]) {
         let mut table = self.table.lock();
         if let Some(call) = table.running.iter_mut().find(|call| call.serial == serial) {
