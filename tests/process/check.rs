@@ -37,7 +37,7 @@ fn started_processes_end_with_the_check() {
         assert!(answer.to_string().contains("left running: sleep 7001, sleep 7002."), "{answer}");
         for process in fs::read_dir("/proc").unwrap().flatten() {
             let command = fs::read_to_string(process.path().join("cmdline")).unwrap_or_default();
-            assert!(!command.starts_with("sleep\0700"), "{command:?} is running");
+            assert!(!command.starts_with("sleep\x00700"), "{command:?} is running");
         }
     }
 }
