@@ -19,16 +19,17 @@ use crate::tools::clients::ClientSlot;
 
 /// How long calls may continue before a restart, or after their client has disconnected.
 pub(super) const LEAVING_TIME: Duration = Duration::from_millis(800);
-/// How long a restart waits for a client that does not read its responses while other clients wait
-/// for the restart.
-pub(super) const UNREAD_RESTART_TIME: Duration = Duration::from_secs(5);
+/// How long a restart of a shared image waits for the threads of all clients to stop.
+const STOPPING_TIME: Duration = Duration::from_millis(200);
+/// The maximum size of the unread output of a client that a restart of a shared image hands over.
+const MAX_UNREAD_OUTPUT: usize = 4 << 20;
 
 /// The functions and descriptors needed to restart the program in place.
 pub struct RestartHooks {
     /// Receives the causes of restarts, from [`crate::handle::recovery::Recovery::arm`].
     pub causes: Receiver<Cause>,
-    /// The socket that clients connect to, if they share the image. If it is set, a restart waits
-    /// only a few seconds for clients that do not read their responses.
+    /// The socket that clients connect to, if they share the image. If it is set, a restart
+    /// disconnects clients that leave much output unread.
     pub listener: Option<RawFd>,
     /// Executes the program again with the handover. Returns only on failure.
     pub execute: Box<dyn Fn(Handover) -> io::Error + Send>,
@@ -71,14 +72,14 @@ pub(super) trait Restartable: Send + Sync {
     /// Stops reading. Returns the bytes that were read but not processed.
     fn halt(&self) -> Vec<u8>;
 
-    /// Waits for calls in progress, at most until `end`. If `lisp_lives`, calls that wait for long
-    /// work may be skipped, because they will not end soon.
+    /// Waits for calls in progress, at most until `end`, and stops writing. If `lisp_lives`, calls
+    /// that wait for long work may be skipped, because they will not end soon.
     fn await_calls(&self, lisp_lives: bool, end: Instant);
 
     /// Collects the state for the restarted program: the client's streams, and as unread input its
     /// repeatable calls without a response, followed by `unread`. Returns `None` if the client has
-    /// disconnected, or if it does not read its responses while `others` wait.
-    fn hand_over(&self, unread: &[u8], others: bool) -> Option<(ClientHandover, Resume<'_>)>;
+    /// disconnected, or if its threads do not stop until `end`.
+    fn hand_over(&self, unread: &[u8], end: Option<Instant>) -> Option<(ClientHandover, Resume<'_>)>;
 
     /// Answers the interrupted calls with errors, because Lisp has died or become unusable and will
     /// not be restarted.
@@ -154,8 +155,11 @@ impl ServedClients {
         // kind.
         let _no_writing = Writing::forbid();
         let mut left = Vec::new();
+        let end = hooks.listener.map(|_| Instant::now() + STOPPING_TIME);
         for (client, unread) in clients.iter().zip(&unread) {
-            if let Some((handed, resume)) = client.hand_over(unread, hooks.listener.is_some()) {
+            if let Some((handed, resume)) = client.hand_over(unread, end)
+                && (end.is_none() || handed.unwritten.len() <= MAX_UNREAD_OUTPUT)
+            {
                 handover.clients.push(handed);
                 left.push(resume);
             }

@@ -38,6 +38,7 @@ mod children;
 mod confine;
 pub mod control;
 mod death;
+mod descendants;
 #[cfg(feature = "embedded")]
 pub(crate) mod embedded;
 mod heap;
@@ -66,9 +67,10 @@ pub use answers::{
     LispError,
 };
 #[cfg(feature = "server")]
-pub(crate) use children::{end_children, end_children_at_signals};
+pub(crate) use children::end_children_at_signals;
 pub use confine::{ConfineError, confine};
 pub(crate) use control::{ALLOWED, Control};
+pub(crate) use descendants::{descendant_commands, end_descendants};
 pub(crate) use heap::{map_for_process_lifetime, trim_memory, with_huge_page_capacity};
 pub use image::{Contribs, Core, Image, ImageError, RuntimeLibrary};
 pub use lisp::{Lisp, OnLisp, SaveError};
@@ -76,4 +78,4 @@ pub use progress::{OnProgress, Progress, Step};
 pub use signals::{block_lisp_signals, ignore_file_size_signal, reset_signal_actions};
 pub use start::{Settings, StartError};
 pub use steelbank_sys::HEAP_MEGABYTES as DEFAULT_HEAP_MEGABYTES;
-pub use ticket::{Interrupt, ProgressListener, Ticket, deadline_after};
+pub use ticket::{Interrupt, ProgressListener, Ticket, deadline_after, submit_for_client};

@@ -3,7 +3,7 @@
 //! Each lane has a single lock for the jobs that wait and the job that runs. Code that closes a
 //! lane or abandons its thread therefore misses no job.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ pub(super) struct JobQueue {
     pub(super) orders: Orders,
 }
 
-/// A lane: jobs in order of arrival, and a thread to run them.
+/// A lane: jobs in order of arrival, and a thread that serves the clients in turn.
 pub(super) struct LaneQueue {
     state: Mutex<LaneState>,
     arrived: Condvar,
@@ -35,6 +35,8 @@ pub(super) struct LaneState {
     pub(super) running: Option<RunningJob>,
     /// The number of jobs taken so far.
     taken: u64,
+    /// The value of `taken` at each client's last job.
+    served: HashMap<u64, u64>,
     /// Incremented when the lane's thread is abandoned. A thread serves the lane only while the
     /// number equals its value at the thread's start.
     pub(super) generation: u64,
@@ -154,7 +156,11 @@ impl JobQueue {
             if state.closed.is_some() || state.ending || state.generation != generation {
                 return None;
             }
-            if let Some(job) = state.jobs.pop_front() {
+            // Take the first job of the client that was served least recently, so that a client
+            // with many jobs does not delay the others.
+            let turn = |(_, job): &(usize, &Job)| state.served.get(&job.client).copied();
+            let first = state.jobs.iter().enumerate().min_by_key(turn).map(|(at, _)| at);
+            if let Some(job) = first.and_then(|at| state.jobs.remove(at)) {
                 state.running = Some(RunningJob {
                     job_state: Arc::clone(&job.job_state),
                     call: 0,
@@ -164,6 +170,8 @@ impl JobQueue {
                     held: Duration::ZERO,
                 });
                 state.taken += 1;
+                let taken = state.taken;
+                state.served.insert(job.client, taken);
                 return Some(job);
             }
             state = lane.arrived.wait(state);

@@ -55,6 +55,29 @@ fn stopped(queue: &JobQueue, job: &Job, generation: u64) {
     queue.finish(Lane::Query, generation);
 }
 
+/// A client that floods a lane delays another client by one job.
+#[test]
+fn lane_serves_clients_in_turn() {
+    shuttle::check_random(
+        || {
+            let queue = queue();
+            let mut tickets = Vec::new();
+            for client in [1, 1, 1, 1, 2, 3, 2] {
+                super::ticket::submit_for_client(client);
+                tickets.push(submitted(queue, SECOND));
+            }
+            let taken = || {
+                let job = queue.next(Lane::Query, 0).unwrap();
+                stopped(queue, &job, 0);
+                job.client
+            };
+            assert_eq!([(); 7].map(|()| taken()), [1, 2, 3, 1, 2, 1, 1]);
+            super::ticket::submit_for_client(0);
+        },
+        1,
+    );
+}
+
 /// Whenever Lisp dies, every waiting caller gets the death as its error, not an interruption.
 #[test]
 fn a_death_reaches_every_job() {

@@ -4,6 +4,7 @@
 //! The outcome goes into a slot that is filled once, by whichever comes first: the Lisp thread, the
 //! watch, a caller that cancels the job, or code that finds Lisp dead.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -167,7 +168,17 @@ impl JobState {
     }
 }
 
+thread_local! {
+    static CLIENT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Makes this thread submit its jobs for client number `client`. Lanes serve all clients in turn.
+pub fn submit_for_client(client: u64) {
+    CLIENT.set(client);
+}
+
 pub(super) struct Job {
+    pub(super) client: u64,
     pub(super) job_state: Arc<JobState>,
     pub(super) progress: Option<ProgressListener>,
     pub(super) run: Box<dyn FnOnce(&OnLisp<'_>) -> Wakeup + Send>,
@@ -310,7 +321,7 @@ pub(super) fn job<T: Send + 'static>(
         filling.fill(outcome)
     });
     let interrupt = Interrupt { job_state: Arc::clone(&job_state), queue };
-    (Job { job_state, progress, run }, Ticket { slot, interrupt })
+    (Job { client: CLIENT.get(), job_state, progress, run }, Ticket { slot, interrupt })
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

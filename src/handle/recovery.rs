@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_cache::RecordKind;
 
-const HANDOVER: RecordKind = RecordKind("handover", 1);
+const HANDOVER: RecordKind = RecordKind("handover", 2);
 /// If Lisp dies or becomes unusable this many times within [`WINDOW`] seconds, it is not restarted
 /// automatically.
 const MAX_DEATHS: usize = 3;
@@ -117,6 +117,9 @@ pub struct ClientHandover {
     /// Input that was read and not answered yet.
     #[serde(skip)]
     pub unread: Vec<u8>,
+    /// Output that the client has not read yet.
+    #[serde(skip)]
+    pub unwritten: Vec<u8>,
 }
 
 /// The state of a client that shares an image with others.
@@ -170,9 +173,10 @@ impl Handover {
     pub fn write(&self) -> io::Result<OwnedFd> {
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
         let mut file = std::fs::File::from(rustix::fs::memfd_create("steelbank-handover", flags)?);
-        let unread: Vec<&[u8]> = self.clients.iter().map(|client| client.unread.as_slice()).collect();
-        let lengths: Vec<usize> = unread.iter().map(|unread| unread.len()).collect();
-        file.write_all(&HANDOVER.write(&(self, lengths), &unread.concat())?)?;
+        let parts: Vec<[&[u8]; 2]> =
+            self.clients.iter().map(|client| [&*client.unread, &*client.unwritten]).collect();
+        let lengths: Vec<[usize; 2]> = parts.iter().map(|parts| parts.map(<[u8]>::len)).collect();
+        file.write_all(&HANDOVER.write(&(self, lengths), &parts.as_flattened().concat())?)?;
         file.rewind()?;
         Ok(file.into())
     }
@@ -188,10 +192,12 @@ impl Handover {
     }
 
     fn parse(record: &[u8]) -> io::Result<Self> {
-        let ((mut handover, lengths), mut rest): ((Self, Vec<usize>), _) = HANDOVER.read(record)?;
-        for (client, length) in handover.clients.iter_mut().zip(lengths) {
-            let (unread, others) = rest.split_at_checked(length).ok_or(io::ErrorKind::InvalidData)?;
-            (client.unread, rest) = (unread.to_vec(), others);
+        let ((mut handover, lengths), mut rest): ((Self, Vec<[usize; 2]>), _) = HANDOVER.read(record)?;
+        for (client, lengths) in handover.clients.iter_mut().zip(lengths) {
+            for (part, length) in [&mut client.unread, &mut client.unwritten].into_iter().zip(lengths) {
+                let (bytes, others) = rest.split_at_checked(length).ok_or(io::ErrorKind::InvalidData)?;
+                (*part, rest) = (bytes.to_vec(), others);
+            }
         }
         Ok(handover)
     }
@@ -220,6 +226,8 @@ const STOPPED: u8 = 2;
 #[derive(Debug)]
 pub struct Recovery {
     state: AtomicU8,
+    /// Whether a client has requested a restart.
+    requested: AtomicBool,
     causes: Sender<Cause>,
     caused: Mutex<Option<Receiver<Cause>>>,
     loads: Mutex<Vec<LoadedItem>>,
@@ -240,6 +248,7 @@ impl Default for Recovery {
         let (causes, caused) = channel();
         Self {
             state: AtomicU8::new(UNARMED),
+            requested: AtomicBool::new(false),
             causes,
             caused: Mutex::new(Some(caused)),
             loads: Mutex::default(),
@@ -273,6 +282,12 @@ impl Recovery {
     /// executed again.
     pub fn give_up(&self) {
         self.state.store(STOPPED, Ordering::SeqCst);
+        self.requested.store(false, Ordering::SeqCst);
+    }
+
+    /// Returns whether a client has requested a restart, which has not failed.
+    pub fn is_requested(&self) -> bool {
+        self.requested.load(Ordering::SeqCst)
     }
 
     /// Restores the record of the previous image.
@@ -315,7 +330,9 @@ impl Recovery {
 
     /// Requests a restart. Returns false if there is no subscriber.
     pub fn ask(&self, cause: Cause) -> bool {
-        self.state.load(Ordering::SeqCst) != UNARMED && self.causes.send(cause).is_ok()
+        let is_armed = self.state.load(Ordering::SeqCst) != UNARMED;
+        self.requested.fetch_or(is_armed && cause == Cause::Requested, Ordering::SeqCst);
+        is_armed && self.causes.send(cause).is_ok()
     }
 
     /// Records the start of a load. If Lisp dies twice in succession during this load, the load is
@@ -474,6 +491,7 @@ mod tests {
                     protocol: "{\"lifecycle\":1}".to_owned(),
                     joined: None,
                     unread: b"{\"id\":1}\n{\"half".to_vec(),
+                    unwritten: b"{\"id\":0}\n".to_vec(),
                 },
                 ClientHandover {
                     input: 902,

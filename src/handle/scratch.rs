@@ -49,6 +49,7 @@ use serde_json::Value;
 
 use crate::Steelbank;
 use crate::engine::control::Control;
+use crate::engine::{descendant_commands, end_descendants};
 use crate::handle::Error;
 use crate::handle::question::Action;
 use crate::handle::snapshot::SnapshotKey;
@@ -340,6 +341,7 @@ impl Helper {
     }
 
     fn end(&mut self) {
+        end_descendants(self.child.id());
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -596,6 +598,12 @@ impl Scratch {
                 return Err(error);
             }
         }
+    }
+
+    /// Returns the commands of the processes that code in the image has started and that still run.
+    /// They end with the image.
+    pub fn started_processes(&self) -> Vec<String> {
+        descendant_commands(self.process_id())
     }
 
     /// Returns the ID of the image's process.

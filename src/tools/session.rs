@@ -23,7 +23,7 @@ use crate::Steelbank;
 use crate::answer::lookup::Lookup;
 use crate::answer::package_owner::PackageOwner;
 use crate::answer::{Advice, Caution, Wording, some_of};
-use crate::engine::{EngineState, EngineTrouble};
+use crate::engine::{EngineState, EngineTrouble, submit_for_client};
 use crate::handle::Error;
 use crate::handle::recovery::{Cause, LoadedItem, Recovery};
 use crate::workspace::NoProject;
@@ -215,6 +215,11 @@ impl Session {
     /// Returns this client's state, if several clients share the image.
     pub(crate) fn client_slot(&self) -> Option<&ClientSlot> {
         self.client_slot.as_deref()
+    }
+
+    /// Makes this thread submit its jobs for this client.
+    pub(crate) fn submit_as_client(&self) {
+        submit_for_client(self.client_slot().map_or(0, ClientSlot::number));
     }
 
     /// Returns whether this client may inspect the object of `handle`. In a shared image, a client

@@ -238,6 +238,7 @@ impl Tool {
         if let Some(permission) = self.permission {
             session.permit_to(self.name(), permission)?;
         }
+        session.submit_as_client();
         if let Some(bank) = session.started().filter(|_| self.catches_up(session)) {
             bank.catch_up();
         }

@@ -19,6 +19,30 @@ use steelbank::{Control, Error, LoadRequest, ProjectSettings, ScratchRequest, St
 use crate::child::wait_until;
 use crate::program::{Folder, STEELBANK};
 
+/// Programs that checked code runs end with the check, also if they detach themselves.
+#[test]
+fn started_processes_end_with_the_check() {
+    own_process!();
+    let folder = Folder::new("started");
+    let bank = project(&folder);
+    let program = |script: &str| {
+        format!("(sb-ext:run-program \"/bin/sh\" '(\"-c\" \"{script}\") :wait nil :input nil :output nil)")
+    };
+    for confined in [false, true] {
+        let [direct, detached] = ["exec sleep 7001", "setsid sleep 7002 & exit"].map(program);
+        let text =
+            format!("(eval-when (:compile-toplevel) {direct} {detached} (sleep 1))\n(in-package :shop)");
+        let edits = vec![edit("b.lisp", &text)];
+        let answer = bank.done(&CheckRequest { edits, confined, ..CheckRequest::default() });
+        assert_eq!(answer.ended_processes, ["sleep 7001", "sleep 7002"], "{answer:?}");
+        assert!(answer.to_string().contains("left running: sleep 7001, sleep 7002."), "{answer}");
+        for process in fs::read_dir("/proc").unwrap().flatten() {
+            let command = fs::read_to_string(process.path().join("cmdline")).unwrap_or_default();
+            assert!(!command.starts_with("sleep\x00700"), "{command:?} is running");
+        }
+    }
+}
+
 /// Ends Lisp when it is evaluated in any thread.
 const DEADLY: &str = "(sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void)))";
 

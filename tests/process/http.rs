@@ -458,6 +458,52 @@ fn unauthorized_requests_are_refused_and_block_nobody() {
     server.end();
 }
 
+#[test]
+fn session_gets_a_quarter_of_the_connections() {
+    let server = Server::at_port("http-quarter", &["--allow-eval"]);
+    let [session, other] = [server.initialize(), server.initialize()];
+    session.loaded();
+    let params = json!({ "name": "evaluate", "arguments": { "code": "(loop (sleep 0.01))" } });
+    let begin = |id: u64| {
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+        server.begin("POST", &session.headers(), message.to_string().as_bytes())
+    };
+    let mut calls: Vec<_> = (0..65).map(|id| read_reply(begin(id))).collect();
+    let refused = calls.pop().unwrap();
+    assert!(calls.iter().all(|reply| (reply.status, reply.kind()) == (200, "text/event-stream")));
+    assert_eq!((refused.status, refused.headers["connection"].as_str()), (429, "close"));
+    let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
+    assert_eq!((session.post(&ping).status, other.post(&ping).status), (429, 200));
+    // The session can still cancel its calls, which frees their connections.
+    let cancel = |id: u64| {
+        let params = json!({ "requestId": id });
+        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params })
+    };
+    (0..64).for_each(|id| assert_eq!(session.post(&cancel(id)).status, 202));
+    calls.into_iter().for_each(|mut reply| while reply.event().is_some() {});
+    wait_while(|| session.post(&ping).status == 429);
+    assert_eq!(session.post(&ping).status, 200);
+    server.end();
+}
+
+#[test]
+fn unauthenticated_connections_are_few_and_short() {
+    let server = Server::at_port("http-silent", &[]);
+    let session = server.initialize();
+    let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
+    // The server would accept this many silent connections only in several batches, each of which
+    // ends when its heads are late.
+    let begun = std::time::Instant::now();
+    let silent: Vec<_> = (0..600).map(|_| server.connect()).collect();
+    assert_eq!(session.post(&ping).status, 200);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    // A refused client cannot keep its connection.
+    let refused = server.post(&[("Connection", "keep-alive"), ("Authorization", "Bearer 0")], &ping);
+    assert_eq!((refused.status, refused.headers["connection"].as_str()), (401, "close"));
+    drop(silent);
+    server.end();
+}
+
 /// Makes a system of files that each take a while to load.
 fn slow_system(folder: &Folder, name: &str) {
     let files: Vec<String> = (0..8).map(|number| format!("{name}-{number}")).collect();

@@ -30,7 +30,7 @@ fn start(name: &str, ends_of_lisp: &[&str]) -> Server {
     }
     let mut command = server_of(&folder);
     // Use a small heap, which is soon full.
-    command.args(["--no-userinit", "--dynamic-space-size", "512"]);
+    command.args(["--no-userinit", "--dynamic-space-size", "512", "--allow-eval"]);
     let (child, mut client) = initialized(command, Streams::Pipes);
     let loaded = client.call("load-file", json!({ "path": "good.lisp" }));
     assert_eq!(loaded["isError"], false, "{loaded}");
@@ -132,6 +132,35 @@ fn restart_repeats_the_loads() {
     assert!(server.child.try_wait().unwrap().is_none());
     ends_well(server.child, server.client);
     drop(server.folder);
+}
+
+/// Once a restart or a death was answered, all answers come from the next image.
+#[test]
+fn previous_image_answers_nothing_after_its_end() {
+    let Server { child, mut client, folder: _folder } = start("restart-order", &[LOSE]);
+    for number in 1..7 {
+        match number % 3 {
+            0 => die(&mut client),
+            _ => drop(client.text("restart-lisp", json!({}))),
+        }
+        // Send several questions at once, of which none may be refused.
+        let code = json!({ "code": "(boundp (quote cl-user::*old*))" });
+        let ids = ["status", "describe-symbol", "evaluate"].map(|tool| {
+            let arguments = match tool {
+                "status" => json!({}),
+                "evaluate" => code.clone(),
+                _ => json!({ "name": "cl:car" }),
+            };
+            client.begin("tools/call", json!({ "name": tool, "arguments": arguments }))
+        });
+        let [status, described, evaluated] = ids.map(|id| client.response(id)["result"].clone());
+        let restarts = status["structuredContent"]["restarts"].as_array().unwrap();
+        assert_eq!(restarts.last().unwrap()["number"], number, "{status}");
+        assert_eq!(described["structuredContent"]["found"], true, "{described}");
+        assert!(evaluated["content"][0]["text"].as_str().unwrap().starts_with("NIL"), "{evaluated}");
+        client.text("evaluate", json!({ "code": "(defvar cl-user::*old* 1)" }));
+    }
+    ends_well(child, client);
 }
 
 #[test]

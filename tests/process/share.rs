@@ -342,6 +342,33 @@ fn five_clients_need_at_most_half_more_memory() {
     end(clients, &process);
 }
 
+/// Clients that do not read delay neither a restart nor a death's recovery, and miss no answer.
+#[test]
+fn unread_answers_survive_restarts() {
+    let folder = project("share-unread");
+    let mut good = join(&folder, &["--allow-eval"]);
+    let process = host(&mut good.1)["process"].clone();
+    loaded(&mut good.1);
+    let mut silent: Vec<_> = (0..6).map(|_| join(&folder, &["--tools", "all"])).collect();
+    let ids: Vec<Vec<u64>> = silent
+        .iter_mut()
+        .map(|(_, client)| (0..20).map(|_| client.begin("tools/list", json!({}))).collect())
+        .collect();
+    good.1.text("restart-lisp", json!({ "force": true }));
+    assert_eq!(good.1.status()["restarts"].as_array().unwrap().len(), 1);
+    good.1.error("load-file", json!({ "path": "end.lisp" }));
+    let status = good.1.status();
+    assert_eq!(status["restarts"].as_array().unwrap().len(), 2, "{status}");
+    wait_while(|| host(&mut good.1)["clients"].as_array().unwrap().len() < 7);
+    for ((_, client), ids) in silent.iter_mut().zip(ids) {
+        for id in ids {
+            assert!(client.response(id)["result"]["tools"].is_array());
+        }
+    }
+    silent.push(good);
+    end(silent, &process);
+}
+
 /// Clients that stop during their handover block nobody, and the host survives without free
 /// descriptors.
 #[test]

@@ -67,6 +67,9 @@ pub struct CheckAnswer {
     /// The first files that the confined image was not allowed to write.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<String>,
+    /// The commands of processes that the checked code left running. They were ended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ended_processes: Vec<String>,
     /// Duration, in milliseconds.
     pub duration_ms: u64,
     #[serde(skip)]

@@ -14,12 +14,12 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getpid, getrlimit, set_child_subreaper, setrlimit};
 
 use super::{CommandError, Exit, PROGRAM, Shell};
 use crate::doors::streams::take as take_streams;
 use crate::engine::control::Cancellation;
-use crate::engine::{DEFAULT_HEAP_MEGABYTES, EngineState, confine};
+use crate::engine::{DEFAULT_HEAP_MEGABYTES, EngineState, confine, end_children_at_signals, end_descendants};
 use crate::handle::scratch::{HelperProgram, HelperStart, HelperTask, Overlay, Reply, ScratchOrder as Line};
 use crate::handle::snapshot::{SnapshotOrder, save, trial};
 use crate::tools::{Call, Permissions, Session};
@@ -55,12 +55,18 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
             "Only steelbank itself starts the helper command, with a task on standard input: {error}."
         ),
     })?;
+    // Adopt the orphans of the programs that code runs, so that they end with this process.
+    let _ = set_child_subreaper(Some(getpid()));
     // Confine the process before it has a second thread.
     if start.confined
         && let Err(error) = confine(&start.cache)
     {
         reply(&replies, &Reply::Unconfined(error.to_string()));
         return Ok(Exit::Answered);
+    }
+    if start.what == HelperTask::Scratch {
+        // Ignore the error: without it, programs that code runs may outlive this process.
+        let _ = end_children_at_signals(|| ());
     }
     let (sender, orders) = channel();
     let folder = (start.what == HelperTask::Scratch).then(|| start.cache.clone());
@@ -113,8 +119,10 @@ fn answers(bank: &Steelbank) -> Result<bool, crate::Error> {
     Ok(described.description.is_some() && callers.count > 0)
 }
 
-/// Ends the process at once, without waiting for its threads. Removes `folder` first.
+/// Ends the programs that code runs and then this process, without waiting for its threads. Removes
+/// `folder` first.
 fn end(folder: Option<&std::path::Path>) -> ! {
+    end_descendants(std::process::id());
     if let Some(folder) = folder {
         let _ = std::fs::remove_dir_all(folder);
     }

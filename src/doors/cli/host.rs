@@ -28,7 +28,7 @@ use crate::doors::share::{
     take_over,
 };
 use crate::doors::streams::{private_copy, take as take_streams};
-use crate::engine::{StartError, adopt_descriptor, end_children, end_children_at_signals};
+use crate::engine::{StartError, adopt_descriptor, end_children_at_signals, end_descendants};
 use crate::handle::Error;
 use crate::handle::recovery::{ClientHandover, JoinedClient};
 use crate::tools::clients::{ClientKind, ClientSlot};
@@ -146,7 +146,7 @@ pub(super) fn run(command: &Serve, shell: &Arc<Shell>, name: &str) -> Result<Exi
         host.served.restart_by(hooks)?;
     }
     host.accept_all(&address, &listener, Duration::from_secs(command.linger))?;
-    end_children();
+    end_descendants(std::process::id());
     Ok(Exit::Answered)
 }
 

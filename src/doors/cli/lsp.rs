@@ -10,7 +10,7 @@ use super::{CommandError, Exit, Shell, share};
 use crate::doors::lsp::{ServerOptions, serve};
 use crate::doors::share::{ClientProtocol, ClientSettings};
 use crate::doors::streams::take as take_streams;
-use crate::engine::{adopt_descriptor, end_children};
+use crate::engine::{adopt_descriptor, end_descendants};
 use crate::tools::{Permissions, Session};
 
 #[derive(Debug, Args)]
@@ -82,7 +82,7 @@ impl LspCommand {
         });
         let options = ServerOptions { compile, load, handover: client, copies: Arc::default() };
         let well = serve(streams, session, options, restarts)?;
-        end_children();
+        end_descendants(std::process::id());
         Ok(Exit::of_editor(well))
     }
 }

@@ -21,7 +21,7 @@ use crate::doors::mcp::{RestartHooks, ServeError, serve_with_restarts};
 use crate::doors::share::{ClientProtocol, ClientSettings};
 use crate::doors::streams::take as take_streams;
 use crate::engine::{
-    ProcessStart, StartError, adopt_descriptor, end_children, end_children_at_signals, reap_children,
+    ProcessStart, StartError, adopt_descriptor, end_children_at_signals, end_descendants, reap_children,
     reexecute,
 };
 use crate::handle::Error;
@@ -90,7 +90,7 @@ impl Serve {
         let client = started.handover.as_ref().and_then(|handover| handover.clients.first());
         let Source::Client(input, output) = source else { return Ok(Exit::Answered) };
         let served = serve_with_restarts(input, output, session, client, started.restarts);
-        end_children();
+        end_descendants(std::process::id());
         served?;
         Ok(Exit::Answered)
     }

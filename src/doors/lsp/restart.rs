@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::convert::RequestRefusal;
 use super::documents::{OpenDocument, OutOfSync};
 use super::server::{Server, framed, response};
-use crate::doors::restart::{Restartable, Resume, UNREAD_RESTART_TIME};
+use crate::doors::restart::{Restartable, Resume};
 use crate::handle::recovery::ClientHandover;
 
 /// How long a request waits until the loads have been repeated after a restart.
@@ -63,15 +63,16 @@ impl Restartable for Server {
     fn await_calls(&self, _: bool, end: Instant) {
         let mut running = self.running.lock();
         while !running.is_empty() && !self.ended.wait_until(&mut running, end).timed_out() {}
+        self.output.halt();
     }
 
-    fn hand_over(&self, unread: &[u8], others: bool) -> Option<(ClientHandover, Resume<'_>)> {
+    fn hand_over(&self, unread: &[u8], end: Option<Instant>) -> Option<(ClientHandover, Resume<'_>)> {
         let mut requests = self.take_requests();
         // Wait for the message that is being processed, because it may add a request. No other
         // message follows, because reading has stopped.
-        let turn = match others {
-            true => *self.turn.try_lock_for(UNREAD_RESTART_TIME)?,
-            false => *self.turn.lock(),
+        let turn = match end {
+            Some(end) => *self.turn.try_lock_until(end)?,
+            None => *self.turn.lock(),
         };
         requests.extend(self.take_requests());
         let mut client = ClientHandover {
@@ -85,10 +86,9 @@ impl Restartable for Server {
         }
         client.unread.extend_from_slice(unread);
         client.protocol = serde_json::to_string(&self.state(turn)).unwrap_or_default();
-        if !self.output.drain(others.then(|| Instant::now() + UNREAD_RESTART_TIME)) || self.output.failed() {
-            return None;
-        }
+        client.unwritten = self.output.unwritten(end)?;
         let resume = move || {
+            self.output.resume();
             self.deferred.lock().extend(requests);
             self.answer_deferred();
             self.input.resume();

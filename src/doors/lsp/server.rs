@@ -208,6 +208,7 @@ impl ServedEditor {
             joined,
             requests: AtomicI32::new(0),
         });
+        server.output.queue(&handover.unwritten);
         let mut load = Some(options.load);
         if let Ok(state) = serde_json::from_str::<EditorState>(&handover.protocol) {
             server.take_over(&state, &mut load)?;
@@ -607,6 +608,7 @@ impl Server {
 
     /// Answers the requests in the queue until it is empty.
     fn run_requests(&self) {
+        self.session.submit_as_client();
         loop {
             let mut queue = self.queue.lock();
             let Some((control, request)) = queue.waiting.pop_front() else {

@@ -83,8 +83,9 @@ impl Client {
 
     /// Runs a request at once or on a pool's thread. `work` writes the response line and returns
     /// whether the engine failed. If the engine failed on a pool's thread because Lisp has died,
-    /// and the program will restart, a request that only reads is left to the restarted program. A
-    /// panic becomes an internal error of this request alone.
+    /// and the program will restart, or if a client has requested a restart, a request that only
+    /// reads is left to the restarted program; another one gets its response then. A panic becomes
+    /// an internal error of this request alone.
     pub(super) fn submit(
         self: &Arc<Self>,
         line: &[u8],
@@ -94,8 +95,7 @@ impl Client {
         work: impl FnOnce(&Session, &Call, &mut Vec<u8>) -> bool + Send + 'static,
     ) -> Result<(), ErrorData> {
         let PooledRequest { effect, at_once, is_short, call } = about;
-        let asks = effect == Effect::Reads;
-        let again = asks.then(|| line.to_vec());
+        let again = (effect == Effect::Reads).then(|| line.to_vec());
         if at_once && !self.output.is_full() {
             let serial = self.calls.add(id.clone(), call.cancellation(), again, true);
             let before = answer.len();
@@ -118,7 +118,7 @@ impl Client {
             }
             let mut line = Vec::new();
             let failed = guarded(&id, &mut line, |line| work(&client.session, &call, line));
-            if failed && asks && client.defer_to_next_process(serial, &line) {
+            if client.defer_to_next_process(serial, &line, failed) {
                 return true;
             }
             if !client.calls.answer(serial) {

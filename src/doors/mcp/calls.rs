@@ -49,15 +49,15 @@ pub(super) struct UnansweredCall {
     /// Whether the call need not wait for long work, because it needs no Lisp or runs on Lisp's
     /// thread for short work.
     brief: bool,
-    /// The error response of a deferred call, for the case that the program does not restart.
-    failed: Option<Vec<u8>>,
+    /// The response to a deferred call that is not repeated.
+    deferred: Option<Vec<u8>>,
 }
 
 impl UnansweredCall {
-    /// Returns the error line for a call that was interrupted by Lisp's death or restart.
+    /// Returns the response to a call that is not repeated after Lisp's death or restart.
     pub(super) fn error(&self) -> Vec<u8> {
         let why = "Lisp restarted during this call, and its work is lost. Retry.";
-        self.failed.clone().unwrap_or_else(|| {
+        self.deferred.clone().unwrap_or_else(|| {
             let mut line = Vec::new();
             let passing = serde_json::json!({ "passing": true });
             message::write_error(&mut line, Some(&self.id), &ErrorData::internal_error(why, Some(passing)));
@@ -73,26 +73,33 @@ impl Calls {
         let mut table = self.table.lock();
         table.next += 1;
         let serial = table.next;
-        let call =
-            UnansweredCall { serial, id, cancellation, on: None, answered: false, line, brief, failed: None };
+        let call = UnansweredCall {
+            serial,
+            id,
+            cancellation,
+            on: None,
+            answered: false,
+            line,
+            brief,
+            deferred: None,
+        };
         table.running.push(call);
         serial
     }
 
-    /// Defers a repeatable call, so that the restarted program repeats it. `failed` is the response
-    /// if the program does not restart.
-    pub(super) fn defer(&self, serial: u64, failed: &[u8]) {
+    /// Defers a call until a restart. The restarted program repeats it if it is repeatable. If it
+    /// is not, or the program does not restart, `response` is sent.
+    pub(super) fn defer(&self, serial: u64, response: &[u8]) {
         let mut table = self.table.lock();
-        let call = table.running.iter_mut().find(|call| call.serial == serial && call.line.is_some());
-        if let Some(call) = call {
-            call.failed = Some(failed.to_vec());
+        if let Some(call) = table.running.iter_mut().find(|call| call.serial == serial) {
+            call.deferred = Some(response.to_vec());
         }
         self.emptied.notify_all();
     }
 
     /// Removes and returns the deferred calls. The caller must respond to them.
     pub(super) fn take_deferred(&self) -> Vec<UnansweredCall> {
-        self.take_if(|call| call.failed.is_some())
+        self.take_if(|call| call.deferred.is_some())
     }
 
     /// Counts a line that a reader thread starts to process.
@@ -182,7 +189,7 @@ impl Calls {
     /// with `brief`, calls that may wait for long work. Gives up at `end`, or when `meanwhile`
     /// returns `false`.
     pub(super) fn wait_for_answers(&self, brief: bool, end: Instant, meanwhile: impl Fn() -> bool) {
-        self.wait_while(Some(end), meanwhile, |call| call.failed.is_none() && (call.brief || !brief));
+        self.wait_while(Some(end), meanwhile, |call| call.deferred.is_none() && (call.brief || !brief));
     }
 
     /// Waits until all lines are processed and all existing responses are written. Gives up at

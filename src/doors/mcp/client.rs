@@ -60,7 +60,7 @@ impl Client {
         {
             seat.set_name(name);
         }
-        let unread = handover.map(|client| client.unread.clone()).unwrap_or_default();
+        let ClientHandover { unread, unwritten, .. } = handover.cloned().unwrap_or_default();
         let (ended, end) = channel();
         let client = Self {
             session,
@@ -75,6 +75,7 @@ impl Client {
             joined,
             ended,
         };
+        client.output.queue(&unwritten);
         Ok((Arc::new(client), end))
     }
 

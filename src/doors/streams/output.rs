@@ -1,13 +1,14 @@
 //! The output stream to a client. A thread writes its response itself, without a thread switch.
 //! While it writes, other threads add their lines to the next write. [`ClientOutput::send`] blocks
-//! while the buffer is full.
+//! while the buffer is full. A restart halts the writing and collects the lines that the client has
+//! not read, so that it waits for no client.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::{ClientStream, NOW, wait};
 
@@ -15,6 +16,10 @@ use super::{ClientStream, NOW, wait};
 const MAX_UNREAD: usize = 64 << 20;
 /// The number of waiting bytes above which progress notifications are dropped.
 const PROGRESS_DROP_ABOVE: usize = 256 << 10;
+/// The maximum size of one write, in bytes. A stream that is ready takes it without blocking.
+const CHUNK: usize = 4096;
+/// The interval at which a thread that waits for the client checks whether writing is halted.
+const HALT_CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// The output stream to a client.
 pub(in crate::doors) struct ClientOutput {
@@ -32,6 +37,8 @@ struct Waiting {
     /// The number of bytes that the writing thread has taken but not yet written.
     taken: usize,
     writing: bool,
+    /// Whether writing is suspended.
+    halted: bool,
     failed: bool,
     closed: bool,
     /// Whether a progress notification was added while no thread was writing.
@@ -88,7 +95,7 @@ impl ClientOutput {
     /// too. Blocks while the buffer is full. Drops the lines if writing has failed.
     pub(in crate::doors) fn send(&self, lines: &[u8]) {
         let mut waiting = self.waiting.lock();
-        while waiting.is_full() && !waiting.failed {
+        while waiting.is_full() && !waiting.failed && !waiting.halted {
             self.written.wait(&mut waiting);
         }
         if waiting.failed {
@@ -120,7 +127,7 @@ impl ClientOutput {
             return;
         }
         waiting.writing = true;
-        while !waiting.lines.is_empty() && !waiting.failed {
+        while !waiting.lines.is_empty() && !waiting.failed && !waiting.halted {
             let mut lines = std::mem::take(&mut waiting.lines);
             waiting.taken = lines.len();
             drop(waiting);
@@ -128,7 +135,12 @@ impl ClientOutput {
             waiting = self.waiting.lock();
             waiting.taken = 0;
             waiting.failed |= outcome.is_err();
-            if waiting.lines.is_empty() && lines.capacity() <= 1 << 20 {
+            let written = outcome.unwrap_or(lines.len());
+            if written < lines.len() {
+                lines.drain(..written);
+                lines.append(&mut waiting.lines);
+                waiting.lines = lines;
+            } else if waiting.lines.is_empty() && lines.capacity() <= 1 << 20 {
                 lines.clear();
                 waiting.lines = lines;
             }
@@ -141,22 +153,44 @@ impl ClientOutput {
         self.written.notify_all();
     }
 
-    fn write(&self, mut lines: &[u8]) -> io::Result<()> {
+    /// Writes `lines` unless writing is halted. Returns the number of bytes written.
+    fn write(&self, lines: &[u8]) -> io::Result<usize> {
         if self.stream.is_lost() {
             return Err(io::ErrorKind::NotConnected.into());
         }
-        while !lines.is_empty() {
-            match rustix::io::write(&self.stream, lines) {
-                Ok(written) => lines = &lines[written..],
-                Err(rustix::io::Errno::INTR) => (),
-                // Another process that shares the stream may have made it non-blocking.
-                Err(rustix::io::Errno::AGAIN) => {
-                    wait(&mut [PollFd::new(&self.stream, PollFlags::OUT)], None)?;
-                }
+        let mut written = 0;
+        while written < lines.len() && !self.waiting.lock().halted {
+            if !wait(&mut [PollFd::new(&self.stream, PollFlags::OUT)], Some(&HALT_CHECK))? {
+                continue;
+            }
+            match rustix::io::write(&self.stream, &lines[written..lines.len().min(written + CHUNK)]) {
+                Ok(count) => written += count,
+                Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => (),
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
+        Ok(written)
+    }
+
+    /// Suspends writing until [`ClientOutput::resume`]. Lines can still be added.
+    pub(in crate::doors) fn halt(&self) {
+        self.waiting.lock().halted = true;
+        self.written.notify_all();
+    }
+
+    /// Resumes after [`ClientOutput::halt`].
+    pub(in crate::doors) fn resume(&self) {
+        let mut waiting = self.waiting.lock();
+        (waiting.halted, waiting.progress) = (false, true);
+        self.progress_added.notify_one();
+    }
+
+    /// Returns the lines that remain to be written. Call this function while writing is halted.
+    /// Returns `None` if writing has failed or does not stop until `end`.
+    pub(in crate::doors) fn unwritten(&self, end: Option<Instant>) -> Option<Vec<u8>> {
+        let has_stopped = self.drain(end);
+        let waiting = self.waiting.lock();
+        (has_stopped && !waiting.failed).then(|| waiting.lines.clone())
     }
 
     /// Writes the lines of [`ClientOutput::try_queue_progress`] until [`ClientOutput::close`] or a
@@ -174,12 +208,12 @@ impl ClientOutput {
         }
     }
 
-    /// Writes all waiting lines, and waits until they are written, writing fails, or `end` has
-    /// passed. Returns `false` only after `end`.
+    /// Writes all waiting lines, and waits until they are written, writing fails or is halted, or
+    /// `end` has passed. Returns `false` only after `end`.
     pub(in crate::doors) fn drain(&self, end: Option<Instant>) -> bool {
         self.flush();
         let mut waiting = self.waiting.lock();
-        while (waiting.writing || !waiting.lines.is_empty()) && !waiting.failed {
+        while (waiting.writing || !waiting.lines.is_empty() && !waiting.halted) && !waiting.failed {
             match end {
                 None => self.written.wait(&mut waiting),
                 Some(end) if self.written.wait_until(&mut waiting, end).timed_out() => return false,

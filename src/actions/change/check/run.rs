@@ -76,6 +76,7 @@ impl Action for CheckRequest {
                 loaded => answer.add(loaded?),
             }
         }
+        answer.ended_processes = scratch.started_processes();
         if self.confined {
             // If the copy has died, it cannot report the refused writes, so the list stays empty.
             let refused = scratch.refused(&Control::default().with_cancellation(control.cancellation()));

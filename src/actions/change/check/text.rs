@@ -30,6 +30,9 @@ impl fmt::Display for CheckAnswer {
         if !self.refused.is_empty() {
             write!(f, "\nWrites were denied to {}.", self.refused.join(", "))?;
         }
+        if !self.ended_processes.is_empty() {
+            write!(f, "\nEnded processes that the code left running: {}.", self.ended_processes.join(", "))?;
+        }
         if !self.not_loaded.is_empty() {
             write!(
                 f,

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,14 +13,15 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use hyper::{Method, Request, Response, StatusCode};
 use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::value::RawValue;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::timeout;
 
+use super::connections::ConnectionUse;
 use super::gate::{EVENTS, Gate, HttpRefusal, JSON, refused, text};
 use super::server_ending;
 use super::session::{ExchangeReading, GENERAL, HttpSession, error_code};
@@ -50,6 +52,8 @@ const VERSION: &str = "mcp-protocol-version";
 pub(super) struct Endpoint {
     pub(super) gate: Gate,
     pub(super) sessions: Arc<HttpSessions>,
+    /// Limits the connections that count against no session.
+    pub(super) sessionless: Arc<Semaphore>,
     /// Becomes `true` when the server ends.
     pub(super) ending: watch::Receiver<bool>,
 }
@@ -58,19 +62,33 @@ pub(super) struct Endpoint {
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 impl Endpoint {
-    /// Answers a request.
-    pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Answer {
+    /// Answers a request. Closes the connection afterwards if it counts against no session.
+    pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>, used: &ConnectionUse) -> Answer {
         let (head, body) = request.into_parts();
         let mut id = None;
-        let answered = match self.gate.check(&head) {
-            Err(refusal) => Err(refusal),
-            Ok(()) => match head.method {
-                Method::POST => self.post(&head.headers, body, &mut id).await,
-                Method::GET => self.get(&head.headers),
-                _ => self.delete(&head.headers),
-            },
+        let admitted = self.gate.check(&head).and_then(|()| self.admit(&head.headers, used));
+        let answered = match (admitted, &head.method) {
+            (Err(refusal), _) => Err(refusal),
+            (Ok(()), &Method::POST) => self.post(&head.headers, body, &mut id, used).await,
+            (Ok(()), &Method::GET) => self.get(&head.headers, used),
+            (Ok(()), _) => self.delete(&head.headers),
         };
-        answered.unwrap_or_else(|(status, error)| refusal(status, id.as_ref(), &error))
+        let mut answer = answered.unwrap_or_else(|(status, error)| refusal(status, id.as_ref(), &error));
+        if !used.has_session(&self.sessionless) {
+            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        answer
+    }
+
+    /// Counts an authenticated request's connection against its session. If the session has too
+    /// many, counts it against no session, so that the client can still cancel calls.
+    fn admit(&self, headers: &HeaderMap, used: &ConnectionUse) -> Result<(), HttpRefusal> {
+        used.authenticated.store(true, Ordering::Relaxed);
+        let session = text(headers, SESSION).and_then(|name| self.sessions.find(name).ok());
+        match session.map(|session| used.count_against(&session.connections)) {
+            Some(Ok(())) => Ok(()),
+            _ => used.count_against(&self.sessionless),
+        }
     }
 
     /// Answers a POSTed message. Stores its id in `id` for use in a rejection.
@@ -79,6 +97,7 @@ impl Endpoint {
         headers: &HeaderMap,
         body: Incoming,
         id: &mut Option<Id>,
+        used: &ConnectionUse,
     ) -> Result<Answer, HttpRefusal> {
         let body = read_body(body).await?;
         let read = message::read(&body).map_err(|(of, error)| {
@@ -100,15 +119,18 @@ impl Endpoint {
         if meta.version().is_some_and(|version| !has_sessions(version.as_str()))
             || version.is_some_and(|version| !has_sessions(version))
         {
-            return self.post_stateless(headers, read, &meta).await;
+            return self.post_stateless(headers, read, &meta, used).await;
         }
         let session = match (&read, text(headers, SESSION)) {
             (Message::Request { method, .. }, None) if method == "initialize" => None,
             _ => Some(self.find(headers)?),
         };
         match (read, session) {
-            (Message::Request { id, method, params }, None) => self.initialize(id, &method, params).await,
+            (Message::Request { id, method, params }, None) => {
+                self.initialize(id, &method, params, used).await
+            }
             (Message::Request { id, method, params }, Some(session)) => {
+                used.count_against(&session.connections)?;
                 let reading = session.request(id, &method, params, true).await?;
                 let polls = version.is_some_and(|version| version >= POLLING_SINCE);
                 Ok(self.reply(reading, polls, |_| StatusCode::OK).await)
@@ -129,8 +151,10 @@ impl Endpoint {
         id: Id,
         method: &str,
         params: Option<&RawValue>,
+        used: &ConnectionUse,
     ) -> Result<Answer, HttpRefusal> {
         let (name, session) = self.sessions.begin().await?;
+        used.count_against(&session.connections)?;
         let reading = session.request(id, method, params, true).await?;
         let mut answer = self.reply(reading, false, |_| StatusCode::BAD_REQUEST).await;
         match HeaderValue::from_str(&name) {
@@ -146,6 +170,7 @@ impl Endpoint {
         headers: &HeaderMap,
         read: Message<'_>,
         meta: &Meta<'_>,
+        used: &ConnectionUse,
     ) -> Result<Answer, HttpRefusal> {
         let Message::Request { id, method, params } = read else { return Ok(empty(StatusCode::ACCEPTED)) };
         let differs = |header: &'static str, body: &str| text(headers, header) != Some(body);
@@ -160,7 +185,9 @@ impl Endpoint {
         if let Some(error) = meta.incomplete("The ") {
             return Err((StatusCode::BAD_REQUEST, error));
         }
-        let reading = self.sessions.stateless().await?.request(id, &method, params, false).await?;
+        let session = self.sessions.stateless().await?;
+        used.count_against(&session.connections)?;
+        let reading = session.request(id, &method, params, false).await?;
         let status = |code| match code {
             ErrorCode::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
             ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => StatusCode::BAD_REQUEST,
@@ -169,8 +196,9 @@ impl Endpoint {
         Ok(self.reply(reading, false, status).await)
     }
 
-    fn get(&self, headers: &HeaderMap) -> Result<Answer, HttpRefusal> {
+    fn get(&self, headers: &HeaderMap, used: &ConnectionUse) -> Result<Answer, HttpRefusal> {
         let session = self.find(headers)?;
+        used.count_against(&session.connections)?;
         let wrong = || {
             refused(StatusCode::BAD_REQUEST, "The stream of this Last-Event-ID has expired or never existed.")
         };

@@ -5,8 +5,10 @@
 //! `address` binds the listening socket, and `gate` checks the headers of requests. `endpoint`
 //! answers each request in one of the `sessions`; a `session` has an `exchange` of messages for
 //! each request. All requests without a session (protocol version 2026-07-28) share one client.
+//! `connections` limits the connections of each session.
 
 mod address;
+mod connections;
 mod endpoint;
 mod exchange;
 mod gate;
@@ -14,9 +16,11 @@ mod session;
 mod sessions;
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -24,11 +28,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 
 use address::{Connection, Listener};
 pub use address::{HttpAddress, token};
+use connections::{ConnectionUse, MAX_CONNECTIONS, UNAUTHENTICATED_TIME, Unauthenticated, connection_limit};
 use endpoint::Endpoint;
 use gate::Gate;
 pub use session::HttpConnection;
@@ -41,8 +46,6 @@ pub type Join = dyn Fn() -> Result<HttpConnection, String> + Send + Sync;
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// The maximum size of a head, in bytes.
 const MAX_HEAD: usize = 64 << 10;
-/// The maximum number of connections. Further connections wait to be accepted.
-const MAX_CONNECTIONS: usize = 256;
 /// The time that requests get to finish when the server ends.
 const ENDING_TIME: Duration = Duration::from_secs(5);
 /// The pause after a failure to accept a connection, for example for lack of descriptors.
@@ -90,7 +93,12 @@ pub fn serve(
         }
         announce(&address);
         let gate = Gate::new(address, token);
-        let endpoint = Arc::new(Endpoint { gate, sessions: Arc::clone(&sessions), ending: ending.clone() });
+        let endpoint = Arc::new(Endpoint {
+            gate,
+            sessions: Arc::clone(&sessions),
+            sessionless: connection_limit(),
+            ending: ending.clone(),
+        });
         let mut connections = JoinSet::new();
         tokio::select! {
             () = accept(&listener, &endpoint, &mut connections) => (),
@@ -116,9 +124,16 @@ async fn all(connections: &mut JoinSet<()>) {
 
 /// Accepts connections and serves each in a task.
 async fn accept(listener: &Listener, endpoint: &Arc<Endpoint>, connections: &mut JoinSet<()>) {
+    let mut unauthenticated = Unauthenticated::default();
     loop {
         match listener.accept().await {
-            Ok(Some(stream)) => drop(connections.spawn(serve_connection(stream, Arc::clone(endpoint)))),
+            Ok(Some(stream)) => {
+                let used = Arc::<ConnectionUse>::default();
+                let served = serve_connection(stream, Arc::clone(endpoint), Arc::clone(&used));
+                unauthenticated.add(used, connections.spawn(served));
+                // Let the connection read a request that has arrived before another replaces it.
+                yield_now().await;
+            }
             Ok(None) => (),
             Err(_) => sleep(ACCEPT_PAUSE).await,
         }
@@ -130,19 +145,27 @@ async fn accept(listener: &Listener, endpoint: &Arc<Endpoint>, connections: &mut
 }
 
 /// Serves a connection until its client closes it or, when the server ends, until the current
-/// request is answered.
-async fn serve_connection(stream: Box<dyn Connection>, endpoint: Arc<Endpoint>) {
+/// request is answered. Closes it earlier if its client does not authenticate in time.
+async fn serve_connection(stream: Box<dyn Connection>, endpoint: Arc<Endpoint>, used: Arc<ConnectionUse>) {
     let mut ending = endpoint.ending.clone();
+    let of_answer = Arc::clone(&used);
     let answer = service_fn(move |request| {
-        let endpoint = Arc::clone(&endpoint);
-        async move { Ok::<_, Infallible>(endpoint.answer(request).await) }
+        let (endpoint, used) = (Arc::clone(&endpoint), Arc::clone(&of_answer));
+        async move { Ok::<_, Infallible>(endpoint.answer(request, &used).await) }
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(MAX_HEAD);
+    let unauthenticated = async {
+        sleep(UNAUTHENTICATED_TIME).await;
+        if used.authenticated.load(Ordering::Relaxed) {
+            pending::<()>().await;
+        }
+    };
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), answer));
     // Ignore errors of the connection, because they concern only its client.
     tokio::select! {
         _ = connection.as_mut() => return,
+        () = unauthenticated => return,
         () = server_ending(&mut ending) => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;

@@ -13,9 +13,11 @@ use rmcp::model::{ErrorCode, ErrorData};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::AbortHandle;
 
+use super::connections::connection_limit;
 use super::exchange::Exchange;
 use super::gate::{HttpRefusal, refused};
 use crate::doors::mcp::message::{self, Envelope, Id};
@@ -55,6 +57,8 @@ impl HttpConnection {
 /// A connected client of the image: one HTTP session, or the client that all requests without a
 /// session share.
 pub(super) struct HttpSession {
+    /// Limits the connections that this session uses.
+    pub(super) connections: Arc<Semaphore>,
     lines: Sender<Vec<u8>>,
     state: Mutex<SessionState>,
     tasks: Mutex<Vec<AbortHandle>>,
@@ -110,6 +114,7 @@ impl HttpSession {
         let (input, mut output) = tokio::net::UnixStream::from_std(stream)?.into_split();
         let (lines, mut unread): (Sender<Vec<u8>>, Receiver<Vec<u8>>) = channel(MAX_UNREAD);
         let session = Arc::new(Self {
+            connections: connection_limit(),
             lines,
             state: Mutex::new(SessionState {
                 last: GENERAL,
