@@ -675,3 +675,24 @@ fn full_run_has_all_test_scripts() {
         assert!(is_read || steps.contains(&format!("(\"{path}\")")), "{path} is no step of cargo xtask full");
     }
 }
+
+/// The Lisp half is one package, so that a second definition of a function would replace the first.
+#[test]
+fn lisp_functions_have_one_definition() {
+    let mut defined: BTreeMap<String, PathBuf> = BTreeMap::new();
+    for folder in ["ask", "boundary", "index", "internals", "load", "tap", "try"] {
+        for path in files(&format!("lisp/{folder}"), "lisp") {
+            for line in fs::read_to_string(&path).unwrap().lines() {
+                let is_function =
+                    ["(defun ", "(defmacro ", "(define-inline "].iter().any(|d| line.starts_with(d));
+                let name = line.split_once(' ').map(|(_, rest)| rest.split(" (").next().unwrap_or(rest));
+                if let Some(name) = name.filter(|_| is_function)
+                    && let Some(other) = defined.insert(name.to_owned(), path.clone())
+                {
+                    panic!("{name} is defined in {} and in {}", other.display(), path.display());
+                }
+            }
+        }
+    }
+    assert!(defined.len() > 500, "{}", defined.len());
+}

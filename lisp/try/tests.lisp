@@ -100,7 +100,7 @@
       (bounded-text (prin1-to-string value) limit)
       (values (printed-value value package limit :length 50 :level 8 :circle circle))))
 
-(defun form-text (form package)
+(defun assertion-form-text (form package)
   "Return the printed text of FORM, an asserted form."
   ;; The compiler shares equal parts of constants. Labels for them are not in the source.
   (assertion-text form package 400 :circle nil))
@@ -109,14 +109,14 @@
   "Return ASSERTION, which did not pass, as a JSON object. Names are printed relative to PACKAGE."
   (object "status" (word (assertion-status assertion))
           "form" (and (assertion-form assertion)
-                      (form-text (assertion-form assertion) package))
+                      (assertion-form-text (assertion-form assertion) package))
           "expected" (and (assertion-expected assertion)
                           (assertion-text (first (assertion-expected assertion)) package 400))
           "actual" (and (assertion-actual assertion)
                         (assertion-text (first (assertion-actual assertion)) package 400))
           "values" (loop for (form . value) in (assertion-values assertion)
                          repeat 8
-                         collect (object "form" (form-text form package)
+                         collect (object "form" (assertion-form-text form package)
                                          "value" (assertion-text value package 400)))
           "within" (loop for part in (assertion-within assertion)
                          collect (bounded-text (princ-to-string part) 200))

@@ -32,9 +32,9 @@ const HEAVY: [&str; 9] = [
 ];
 
 /// Lists that are not paged, but repeated on each page.
-const BESIDE: [&str; 10] = [
+const BESIDE: [&str; 11] = [
     "/cautions", "/elsewhere", "/stale", "/definitions", "/nicknames", "/local_nicknames", "/uses",
-    "/implements", "/conflicts", "",
+    "/implements", "/conflicts", "/strings/places", "",
 ];
 
 fn ask(world: &World, tool: &str, arguments: &Value, call: &Call) -> ToolAnswer {
