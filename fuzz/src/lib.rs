@@ -109,7 +109,7 @@ mod tests {
     const REFUSAL: &[u8] =
         b"{\"why\":\"No.\",\"systems\":[],\"inputs\":{\"files\":[],\"folders\":[],\"variables\":[]}}\n";
 
-    const HANDOVER: &[u8] = br#"[{"clients":[{"input":5,"output":6,"protocol":"","joined":null}],"listener":null,"project":"/p","loads":["project"],"deaths":[1],"restarts":[]},[5]]
+    const HANDOVER: &[u8] = br#"[{"clients":[{"input":5,"output":6,"protocol":"","joined":null}],"listener":null,"project":"/p","loads":["project"],"deaths":[1],"restarts":[]},[[4,1]]]
 {"id""#;
 
     const NAMES: &[u8] = b"[{\"path\":\"/p/a.lisp\",\"written\":1,\"sidecar\":null,\"seen\":null}]\n\
