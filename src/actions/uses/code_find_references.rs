@@ -482,14 +482,16 @@ impl UseSearch<'_> {
         let TextToPlace { shown, file, records, occurrences } = text;
         self.named_lines.clear();
         let mut claimed = BTreeSet::new();
-        let callers: BTreeSet<String> = records.iter().filter_map(|record| record.caller.clone()).collect();
         let of_name = match self.uses.with_text() {
             true => &occurrences,
             false => &file.occurrences(self.uses.sought(), &|package| self.uses.means(package)),
         };
         let forms: BTreeSet<u32> = of_name.iter().map(|found| found.form).collect();
-        for placed in self.control.until_cancelled(self.uses.place(&file, &occurrences, records)) {
-            self.placed(&shown, &file, &placed, &forms, &mut claimed);
+        let placed = self.uses.place(&file, &occurrences, records);
+        let callers: BTreeSet<&str> =
+            placed.iter().filter_map(|placed| placed.recorded.caller.as_deref()).collect();
+        for placed in self.control.until_cancelled(&placed) {
+            self.placed(&shown, &file, placed, &forms, &mut claimed);
         }
         for occurrence in self.control.until_cancelled(&occurrences) {
             if !claimed.contains(&occurrence.range)

@@ -58,10 +58,10 @@ impl<'a> Enclosing<'a> {
     /// Returns the printed name of the innermost definition around `place` that contains code: a
     /// function, method, macro, compiler macro or setf definition, or a form of another operator
     /// that defines one of the functions `compiled`. Returns `None` for top-level code.
-    pub(crate) fn function(&self, place: &Location, compiled: &BTreeSet<String>) -> Option<String> {
+    pub(crate) fn function(&self, place: &Location, compiled: &BTreeSet<&str>) -> Option<String> {
         let definitions = self.definitions(&place.file);
         let defines_function = |known: &DefinitionInFile| match known.definition.kind {
-            DefinitionKind::Definition => compiled.contains(&known.canonical()),
+            DefinitionKind::Definition => compiled.contains(&*known.canonical()),
             kind => is_function(kind),
         };
         let known = innermost(&definitions, place, defines_function)?;
