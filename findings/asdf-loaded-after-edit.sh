@@ -4,14 +4,9 @@
 set -eu
 . "$(dirname "$0")/debian-lisp"
 fetch sbcl=2:2.2.9-1
-cat >p.asd <<'END'
-(defsystem "p" :components ((:file "a")))
-END
-echo '(defvar *a* 1)' >a.lisp
+one_file_system
 cat >try.lisp <<'END'
-(require :asdf)
 (require :sb-posix)
-(asdf:load-asd (truename "p.asd"))
 (asdf:load-system "p")
 (with-open-file (out "a.lisp" :direction :output :if-exists :supersede)
   (print '(defvar *b* 2) out))
@@ -21,4 +16,4 @@ cat >try.lisp <<'END'
   (asdf:load-system "p")
   (format t "~&seen: ~A, then compiled ~A~%" loaded (boundp '*b*)))
 END
-lisp --load try.lisp | expect 'seen: T, then compiled T'
+lisp --load load.lisp --load try.lisp | expect 'seen: T, then compiled T'

@@ -5,19 +5,14 @@
 set -eu
 . "$(dirname "$0")/debian-lisp"
 fetch sbcl=2:2.2.9-1
-cat >p.asd <<'END'
-(defsystem "p" :components ((:file "a")))
-END
-echo '(defvar cl-user::*a* :from-the-fasl)' >a.lisp
+one_file_system
 cat >try.lisp <<'END'
-(require :asdf)
-(asdf:load-asd (truename "p.asd"))
 (let ((warned nil))
   (handler-bind ((warning (lambda (c) (declare (ignore c)) (setf warned t))))
     (asdf:load-system "p"))
   (format t "~&seen: file ~A, warned ~A, value ~S~%"
           (and (probe-file "a.lisp") t) warned (symbol-value '*a*)))
 END
-lisp --load try.lisp | expect 'seen: file T, warned NIL, value :FROM-THE-FASL'
+lisp --load load.lisp --load try.lisp | expect 'seen: file T, warned NIL, value :FROM-THE-FASL'
 rm a.lisp
-lisp --load try.lisp | expect 'seen: file NIL, warned NIL, value :FROM-THE-FASL'
+lisp --load load.lisp --load try.lisp | expect 'seen: file NIL, warned NIL, value :FROM-THE-FASL'
