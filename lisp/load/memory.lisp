@@ -82,7 +82,7 @@
            octets))))
 
 (defun pointer-variables ()
-  "Return the global variables whose values are pointers, with the addresses."
+  "Return the global variables that hold pointers, each with its address."
   (let ((found '()))
     (do-all-symbols (symbol)
       (when (and (boundp symbol) (not (constantp symbol)))
@@ -143,7 +143,7 @@
           sum size))
 
 (defun held-foreign-memory ()
-  "Return a sentence for each system, or code outside systems, whose memory cannot be saved."
+  "Return a sentence for each owner of memory that cannot be saved: a system, or other code."
   (loop for name across (or *memory-owners* #())
         for number from 0
         for size = (held-memory number)

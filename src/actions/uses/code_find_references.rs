@@ -488,8 +488,7 @@ impl UseSearch<'_> {
         };
         let forms: BTreeSet<u32> = of_name.iter().map(|found| found.form).collect();
         let placed = self.uses.place(&file, &occurrences, records);
-        let callers: BTreeSet<&str> =
-            placed.iter().filter_map(|placed| placed.recorded.caller.as_deref()).collect();
+        let callers = placed.iter().filter_map(|placed| placed.recorded.caller.as_deref()).collect();
         for placed in self.control.until_cancelled(&placed) {
             self.placed(&shown, &file, placed, &forms, &mut claimed);
         }
@@ -509,10 +508,8 @@ impl UseSearch<'_> {
                 };
                 for use_type in by_access(use_type, occurrence.access) {
                     let place = Location::placed(&shown, &file, occurrence.range);
-                    let caller = match use_type.is_declaration() {
-                        true => None,
-                        false => self.enclosing.function(&place, &callers),
-                    };
+                    let is_code = !use_type.is_declaration();
+                    let caller = is_code.then(|| self.enclosing.function(&place, &callers)).flatten();
                     let found = UseOnLine {
                         evidence,
                         place,

@@ -16,7 +16,7 @@ use super::gate::HttpRefusal;
 
 /// The maximum number of connections. Further connections wait to be accepted.
 pub(super) const MAX_CONNECTIONS: usize = 256;
-/// The maximum number of connections whose clients have not authenticated.
+/// The maximum number of unauthenticated connections.
 const MAX_UNAUTHENTICATED: usize = 32;
 /// The deadline for a client to authenticate.
 pub(super) const UNAUTHENTICATED_TIME: Duration = Duration::from_secs(2);
@@ -58,7 +58,7 @@ impl ConnectionUse {
     }
 }
 
-/// The connections whose clients have not authenticated, oldest first.
+/// The unauthenticated connections, oldest first.
 #[derive(Default)]
 pub(super) struct Unauthenticated(VecDeque<(Arc<ConnectionUse>, AbortHandle)>);
 
