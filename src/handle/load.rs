@@ -626,6 +626,7 @@ fn locate(project: &Project, failure: &mut LoadFailure) {
     if let Some(range) = clause(&text, keyword, names) {
         let place = Location::in_text(path.clone(), &LineIndex::new(&text), &text, range);
         failure.message = format!("{place}: {}", failure.message);
+        failure.located = true;
     }
 }
 

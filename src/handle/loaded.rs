@@ -168,6 +168,9 @@ pub struct LoadFailure {
     #[serde(skip_serializing, default)]
     #[schemars(skip)]
     pub(crate) clause: Vec<String>,
+    /// Whether the message starts with the position of that list.
+    #[serde(skip)]
+    pub(crate) located: bool,
     /// Suggested remedies.
     #[serde(rename = "try", default)]
     pub remedies: Vec<String>,
@@ -182,8 +185,14 @@ impl LoadFailure {
 
     /// Creates a failure without names and remedies.
     fn plain(kind: FailureKind, path: Option<String>, message: String) -> Self {
-        let clause = Vec::new();
-        Self { kind, name: None, required_by: None, path, message, clause, remedies: Vec::new() }
+        let (clause, remedies) = (Vec::new(), Vec::new());
+        Self { kind, name: None, required_by: None, path, message, clause, located: false, remedies }
+    }
+
+    /// Returns whether the message names the path.
+    pub(crate) fn names_path(&self) -> bool {
+        use FailureKind::{Cache, Compile, File, SystemDefinition};
+        self.located || matches!(self.kind, Cache | Compile | File | SystemDefinition)
     }
 
     /// Returns whether the load failed because there is no system called `name`.

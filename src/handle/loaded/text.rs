@@ -115,7 +115,7 @@ fn load_headed(answer: &LoadAnswer, head: &str, several: fn(&LoadAnswer, &mut St
     several(answer, &mut text);
     if let Some(failure) = &answer.failure {
         let _ = write!(text, "\n{}", failure.message);
-        if let Some(path) = failure.path.as_deref().filter(|path| !failure.message.contains(path)) {
+        if let Some(path) = failure.path.as_deref().filter(|_| !failure.names_path()) {
             let _ = write!(text, "\n  at {path}");
         }
         for remedy in &failure.remedies {
