@@ -19,7 +19,7 @@ const ALIASES: [(&str, &str); 1] = [("project_only", "all")];
 
 /// The positional arguments, in order, of tools with optional positional arguments or an order that
 /// is not alphabetical.
-const BY_POSITION: [(&str, &[&str]); 11] = [
+const BY_POSITION: [(&str, &[&str]); 12] = [
     ("check", &["paths"]),
     ("check-structure", &["path"]),
     ("edit-definition", &["path", "definition", "operation", "text"]),
@@ -28,6 +28,7 @@ const BY_POSITION: [(&str, &[&str]); 11] = [
     ("load-system", &["system"]),
     ("macroexpand", &["form"]),
     ("outline", &["path"]),
+    ("refactor", &["operation", "pattern", "with"]),
     ("reload", &["paths"]),
     ("rename", &["name", "new_name"]),
     ("run-tests", &["system"]),
