@@ -70,6 +70,7 @@ sessions! {
     systems_decide_which_files_are_tests
     tools_agree_without_compiler_records
     unloaded_uses_are_reported_by_every_tool
+    unused_definitions_are_deleted
     unusual_names_and_places_work
     users_match_the_text
 }

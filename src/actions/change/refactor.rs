@@ -3,6 +3,7 @@
 //! [`RenameApplyRequest`](super::rename::RenameApplyRequest) writes a plan's edits, and
 //! [`RefactorVerifyRequest`] loads the project before and after them in scratch images.
 
+mod delete;
 mod replace;
 pub(crate) mod tool;
 
@@ -22,6 +23,8 @@ use crate::handle::{Error, QueryContext};
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Operation {
+    /// Deletes a definition that nothing uses.
+    Delete,
     /// Replaces forms that match a pattern.
     Replace,
 }
@@ -44,6 +47,34 @@ impl ReplaceRequest {
     }
 }
 
+/// A request to delete a definition that nothing uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeleteRequest {
+    /// The name, in the syntax of [`crate::answer::designator`].
+    pub name: String,
+    /// The package to look the name up in. Default: CL-USER, or else the only user package that has
+    /// the name.
+    pub package: Option<String>,
+    /// Whether to delete definitions that only deleted ones use, too.
+    pub unreferenced: bool,
+}
+
+impl DeleteRequest {
+    /// Creates a request to delete the definition of `name`.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), package: None, unreferenced: false }
+    }
+}
+
+impl Question for DeleteRequest {
+    type Answer = RefactorPlan;
+
+    /// Plans the deletion, and writes nothing.
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<RefactorPlan, Error> {
+        delete::plan(self, context, control)
+    }
+}
+
 /// The edits of a refactoring.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
@@ -53,6 +84,9 @@ pub struct RefactorPlan {
     /// Describes the refactoring, for undoing it.
     #[serde(skip)]
     pub purpose: String,
+    /// Why the refactoring is impossible. The edits must not be applied unless this is empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<String>,
     /// The edits by file.
     pub files: Vec<FileEdits>,
     /// The number of edits.
@@ -65,6 +99,20 @@ pub struct RefactorPlan {
     pub doubtful: Vec<Doubt>,
 }
 
+impl RefactorPlan {
+    fn new(operation: Operation, purpose: String) -> Self {
+        Self {
+            operation,
+            purpose,
+            conflicts: Vec::new(),
+            files: Vec::new(),
+            edits: 0,
+            cautions: Vec::new(),
+            doubtful: Vec::new(),
+        }
+    }
+}
+
 impl EditPlan for RefactorPlan {
     fn purpose(&self) -> String {
         self.purpose.clone()
@@ -75,7 +123,8 @@ impl EditPlan for RefactorPlan {
     }
 
     fn conflict(&self) -> Option<&str> {
-        self.files.is_empty().then_some("There is nothing to edit.")
+        let nothing = self.files.is_empty().then_some("There is nothing to edit.");
+        self.conflicts.first().map(String::as_str).or(nothing)
     }
 }
 

@@ -235,6 +235,13 @@ pub(super) fn arguments(tool: &Tool, matches: &ArgMatches) -> Object {
         };
         given.extend(value.map(|value| (name.clone(), value)));
     }
+    // The second positional argument of refactor is the pattern to replace, or a name.
+    if tool.name() == "refactor"
+        && given.get("operation").is_some_and(|operation| operation != "replace")
+        && let Some(name) = given.remove("pattern")
+    {
+        given.insert("name".to_owned(), name);
+    }
     given
 }
 

@@ -23,14 +23,9 @@ pub(super) fn plan(
 ) -> Result<RefactorPlan, Error> {
     let found = Found::of(&request.search, context, control)?;
     let template = Template::of(request, &found.pattern, &context.index)?;
-    let mut plan = RefactorPlan {
-        operation: Operation::Replace,
-        purpose: format!("replacement of {} by {}", request.search.pattern, request.with),
-        files: Vec::new(),
-        edits: 0,
-        cautions: found.cautions.clone(),
-        doubtful: Vec::new(),
-    };
+    let purpose = format!("replacement of {} by {}", request.search.pattern, request.with);
+    let mut plan =
+        RefactorPlan { cautions: found.cautions.clone(), ..RefactorPlan::new(Operation::Replace, purpose) };
     plan.cautions.extend(template.caution());
     plan.cautions.extend(template.evaluation(&found));
     for file in &found.files {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Operation, RefactorPlan, RefactorVerifyRequest, ReplaceRequest};
+use super::{DeleteRequest, Operation, RefactorPlan, RefactorVerifyRequest, ReplaceRequest};
 use crate::actions::change::rename::tool::{Executed, edits_text, execute, undo, unknown_work, wait};
 use crate::actions::change::rename::{
     EditPlan as _, Hunk, RecoverEditsRequest, RenameDiffRequest, RenamePolicy, Verified,
@@ -25,7 +25,8 @@ use crate::tools::{
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
-    /// replace: replace the forms that match `pattern` by `with`.
+    /// replace: replace the forms that match `pattern` by `with`. delete: delete the definition of
+    /// `name`, which nothing may use.
     #[serde(default)]
     operation: Option<Operation>,
     /// The forms to replace, with holes: ?x is one form, ?* any number of elements.
@@ -34,6 +35,12 @@ struct Arguments {
     /// The new form, with the pattern's holes.
     #[serde(default)]
     with: Option<String>,
+    /// The definition to delete.
+    #[serde(default)]
+    name: Option<String>,
+    /// Also delete what only deleted definitions use.
+    #[serde(default)]
+    unreferenced: bool,
     /// The package to look symbols up in.
     #[serde(default)]
     #[schemars(extend("default" = DEFAULT_PACKAGE))]
@@ -83,7 +90,7 @@ pub(crate) fn tool() -> Tool {
         name: "refactor",
         title: "Refactor code",
         description: "Refactors the loaded project. replace: replaces every form that matches a pattern with holes, for \
-            example pattern (if ?x nil t), with (not ?x). Without apply it only plans: edits, diff, places left out, \
+            example pattern (if ?x nil t), with (not ?x). delete: deletes a definition that nothing uses, with its exports. Without apply it only plans: edits, diff, places left out, \
             cautions. With apply it writes all files or none, after verifying in a copy of the image. Then call reload. \
             To rename a symbol, call rename.",
         effect: Effect::Runs,
@@ -159,9 +166,9 @@ fn refactor(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnsw
             ))
         })
     };
-    if given.operation.is_none() {
-        return Err(Failure::arguments("refactor needs the argument \"operation\": replace."));
-    }
+    let Some(operation) = given.operation else {
+        return Err(Failure::arguments("refactor needs the argument \"operation\": replace or delete."));
+    };
     if given.tests && given.verify == Some(false) {
         return Err(Failure::arguments("tests needs verification: omit verify=false, or omit tests."));
     }
@@ -172,17 +179,25 @@ fn refactor(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnsw
         // Roll back interrupted edits before planning. The answer's notes report failures.
         let _ = bank.run(&RecoverEditsRequest::new(), &Control::default());
     }
-    let search = SearchRequest {
-        package: given.package,
-        conditions: given.conditions,
-        ..SearchRequest::new(needed(given.pattern, "pattern")?)
+    let control = call.control(ALLOWED);
+    let plan = match operation {
+        Operation::Replace => {
+            let search = SearchRequest {
+                package: given.package,
+                conditions: given.conditions,
+                ..SearchRequest::new(needed(given.pattern, "pattern")?)
+            };
+            let with = needed(given.with, "with")?;
+            let excluded = given.include.contains(&Include::Excluded);
+            bank.ask(&ReplaceRequest { search, with, excluded }, &control)
+        }
+        Operation::Delete => {
+            let name = needed(given.name, "name")?;
+            let (package, unreferenced) = (given.package, given.unreferenced);
+            bank.ask(&DeleteRequest { name, package, unreferenced }, &control)
+        }
     };
-    let request = ReplaceRequest {
-        search,
-        with: needed(given.with, "with")?,
-        excluded: given.include.contains(&Include::Excluded),
-    };
-    let plan = match bank.ask(&request, &call.control(ALLOWED)) {
+    let plan = match plan {
         Ok(plan) => plan,
         Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
@@ -229,6 +244,9 @@ impl Planned {
             self.hunks.clear();
         }
         let next = match &applied {
+            _ if !self.plan.conflicts.is_empty() => {
+                "Nothing was written, because of the conflicts above.".to_owned()
+            }
             _ if conflict => "Nothing was written: there is nothing to edit.".to_owned(),
             _ if differs => "Nothing was written. Check the differences.".to_owned(),
             Some(applied) => {
@@ -269,8 +287,15 @@ impl ListedRefactoring {
     fn text(&self) -> String {
         let edits = counted(self.plan.edits, "edit", "edits");
         let files = counted(self.file_count, "file", "files");
-        let tense = if self.applied { "Applied" } else { "Planned" };
+        let tense = match (self.plan.conflicts.is_empty(), self.applied) {
+            (false, _) => "Impossible",
+            (true, true) => "Applied",
+            (true, false) => "Planned",
+        };
         let mut text = format!("{tense}: {}, {edits} in {files}.", self.plan.purpose);
+        for conflict in &self.plan.conflicts {
+            let _ = write!(text, "\n  {conflict}");
+        }
         for caution in &self.plan.cautions {
             let _ = write!(text, "\nNote: {caution}");
         }

@@ -13,7 +13,7 @@ use steelbank_reader::Range;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::plan::{FileEdits, RenamePlan, Scope};
+use super::plan::{FileEdits, RenameEdit, RenamePlan, Scope};
 use super::replaced::{Renamed, plain_text, split_symbol};
 use crate::actions::run::run_tests::TestResult;
 use crate::answer::Location;
@@ -349,7 +349,7 @@ pub(crate) fn compare(
 
 /// Compares the results of loading before and after edits of `files` that may change cross
 /// references and the lines of diagnostics. Failures, diagnostics and test results must be the
-/// same.
+/// same, apart from the diagnostics of deleted text.
 pub(crate) fn compare_loads(
     files: &[FileEdits],
     before: &LoadReport,
@@ -357,6 +357,15 @@ pub(crate) fn compare_loads(
     shown: &dyn Fn(&Path) -> String,
 ) -> Verified {
     let names = Renamed::none();
+    let is_deleted = |said: &&ComparedDiagnostic| {
+        let edits = files.iter().filter(|file| file.path == said.place.file).flat_map(|file| &file.edits);
+        let lines = |edit: &RenameEdit| {
+            let first = edit.place.line?;
+            Some(first..=first + edit.old.matches('\n').count() as u32)
+        };
+        let mut deleted = edits.filter(|edit| edit.new.is_empty()).filter_map(lines);
+        said.place.line.is_some_and(|line| deleted.any(|lines| lines.contains(&line)))
+    };
     let mut verified = Verified {
         diagnostics: before.diagnostics.len(),
         tested: before.tests.iter().map(|test| test.system.clone()).collect(),
@@ -373,7 +382,9 @@ pub(crate) fn compare_loads(
         originals.extend(said.iter().map(|said| (key(said), said.text(&said.message))));
         said.iter().map(key).collect()
     };
-    let (first, second) = (keys(&before.diagnostics), keys(&after.diagnostics));
+    let kept: Vec<ComparedDiagnostic> =
+        before.diagnostics.iter().filter(|said| !is_deleted(said)).cloned().collect();
+    let (first, second) = (keys(&kept), keys(&after.diagnostics));
     for (change, key) in words(changes(first, second)) {
         let line = originals.get(&key).cloned().unwrap_or_default();
         add(DifferenceKind::Diagnostic, format!("{change}: {line}"), Some(key.0));
