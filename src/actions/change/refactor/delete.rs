@@ -129,7 +129,7 @@ impl Deletion<'_> {
         if count == 0 {
             conflicts.push(format!("{name} has no definition that can be deleted."));
         }
-        for (place, use_type) in self.places(&name)?.0 {
+        for (place, use_type) in self.places(&name)? {
             if let Some(range) = place.range
                 && use_type.is_some_and(UseType::is_declaration)
                 && let Some(file) = self.file(&place.file)
@@ -141,16 +141,15 @@ impl Deletion<'_> {
         Ok(conflicts)
     }
 
-    /// Returns the places of `name` in the project, and whether there are others that have no
-    /// place.
-    fn places(&self, name: &LispName) -> Result<(Vec<(Location, Option<UseType>)>, usize), Error> {
+    /// Returns the places of `name` in the project's code, each with the kind of use if the compiler
+    /// read it. A place without a range is not known exactly.
+    fn places(&self, name: &LispName) -> Result<Vec<(Location, Option<UseType>)>, Error> {
         let request = CodeFindReferencesRequest {
             limit: usize::MAX,
             ..CodeFindReferencesRequest::new(name.canonical())
         };
         let found = request.answer(self.context, self.control)?;
         let mut places = Vec::new();
-        let mut unplaced = 0;
         for entry in &found.refs {
             let declares = entry.uses.iter().all(|used| used.use_type.is_declaration());
             let use_type = if declares { entry.use_type } else { UseType::Mention };
@@ -159,19 +158,18 @@ impl Deletion<'_> {
             places.extend(tokens.map(|place| (place.clone(), Some(use_type))));
             if places.len() == before {
                 places.push((entry.place.clone(), Some(use_type)));
-                unplaced += 1;
             }
         }
         let text = found.text.iter().flat_map(|found| &found.tokens);
         places.extend(text.map(|place| (place.clone(), None)));
-        Ok((places, unplaced))
+        Ok(places)
     }
 
     /// Returns the reasons why names are still used: in code, or in other text.
     fn uses_left(&self) -> Result<Vec<String>, Error> {
         let mut conflicts = Vec::new();
         for name in &self.names {
-            let places = self.places(name)?.0;
+            let places = self.places(name)?;
             let mut left: Vec<Location> = places.into_iter().map(|(place, _)| place).collect();
             left.retain(|place| !self.files.get(&place.file).is_some_and(|file| file.has(place)));
             left.sort();
@@ -222,7 +220,7 @@ impl Deletion<'_> {
             if defined.definitions.is_empty() || !defined.definitions.iter().all(|found| own(&found.place)) {
                 continue;
             }
-            let (places, unplaced) = self.places(&name)?;
+            let places = self.places(&name)?;
             let defines = |place: &Location| {
                 defined.definitions.iter().any(|found| {
                     let known = self.files.get(&place.file);
@@ -241,7 +239,7 @@ impl Deletion<'_> {
             let is_gone = |place: &Location| {
                 self.files.get(&place.file).is_some_and(|file| file.has(place)) || defines(place)
             };
-            if unplaced == 0 && places.iter().all(|(place, _)| is_gone(place)) {
+            if places.iter().all(|(place, _)| is_gone(place)) {
                 found.push(name);
             }
         }
