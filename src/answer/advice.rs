@@ -46,7 +46,11 @@ pub enum Advice {
     /// Wait for the outcome of the rename with this number. Only tools need this: a command waits
     /// until the rename has finished.
     WaitForRename(String),
-    /// Apply a rename that was only planned.
+    /// Undo the refactoring with this number.
+    UndoRefactoring(String),
+    /// Wait for the outcome of the refactoring with this number.
+    WaitForRefactoring(String),
+    /// Apply a plan.
     Apply,
     /// Rename words in text that is not Lisp, too.
     IncludeText,
@@ -104,32 +108,25 @@ impl Advice {
                 };
             }
             Self::Reload => (
-                "The running image still has the old name: call reload with remove=true.",
-                "A running server still has the old name: there, call reload with remove=true.",
+                "The running image still has the old code: call reload with remove=true.",
+                "A running server still has the old code: there, call reload with remove=true.",
             ),
             Self::ReloadImage => (
                 "The image is older than these files: call reload to update it.",
                 "The image is older than these files.",
             ),
             Self::ForceLoad => (
-                "The running image still has the old name: call load-system with force=true, because ASDF does not recompile every file that uses the name.",
-                "ASDF does not recompile every file that uses the name: run `steelbank load-system --force`.",
+                "The running image still has the old code: call load-system with force=true, because ASDF does not recompile every file that the edit affects.",
+                "ASDF does not recompile every file that the edit affects: run `steelbank load-system --force`.",
             ),
             Self::RemoveLeftovers => (
                 "To delete them from the image, call reload with remove=true.",
                 "To delete them from the image, pass --remove.",
             ),
-            Self::UndoRename(number) => {
-                return match wording {
-                    Wording::Tools => format!("To undo: rename with undo={number:?}."),
-                    Wording::CommandLine => {
-                        format!("To undo: steelbank rename --undo {number}")
-                    }
-                };
-            }
-            Self::WaitForRename(number) => {
-                return format!("Nothing is written yet. For the outcome, call rename with wait={number:?}.");
-            }
+            Self::UndoRename(number) => return undo("rename", number, wording),
+            Self::UndoRefactoring(number) => return undo("refactor", number, wording),
+            Self::WaitForRename(number) => return wait_for("rename", number),
+            Self::WaitForRefactoring(number) => return wait_for("refactor", number),
             Self::IncludeText => (
                 "Not changed; include=[\"text\"] renames them, too.",
                 "Not changed; --include text renames them, too.",
@@ -158,6 +155,17 @@ impl Advice {
         };
         worded.to_owned()
     }
+}
+
+fn undo(tool: &str, number: &str, wording: Wording) -> String {
+    match wording {
+        Wording::Tools => format!("To undo: {tool} with undo={number:?}."),
+        Wording::CommandLine => format!("To undo: steelbank {tool} --undo {number}"),
+    }
+}
+
+fn wait_for(tool: &str, number: &str) -> String {
+    format!("Nothing is written yet. For the outcome, call {tool} with wait={number:?}.")
 }
 
 fn narrow(densest: &[(String, u64)], wording: Wording) -> String {

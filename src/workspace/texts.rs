@@ -6,6 +6,7 @@
 //! Otherwise, it calls `stat` for each file and folder.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fmt;
 use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -50,6 +51,19 @@ pub enum TextState {
     /// The name is in a string that code may read or compare with names.
     #[serde(rename = "string")]
     InString,
+}
+
+impl fmt::Display for TextState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotLoaded => "not loaded",
+            Self::Changed => "changed since it was loaded",
+            Self::NoSidecar => "loaded without a record",
+            Self::FeatureExcluded => "left out by a feature expression",
+            Self::RuntimeName => "interned as the symbol at run time",
+            Self::InString => "a string that code may read",
+        })
+    }
 }
 
 /// The occurrences of a name in a file's text.

@@ -50,6 +50,7 @@ sessions! {
     excluded_code_is_listed
     @[("CL_SOURCE_REGISTRY", NO_LIBRARIES)]; failures_report_name_and_place
     files_compiled_by_programs_are_indexed
+    forms_are_found_and_replaced
     local_operators_are_not_expanded
     @[("CL_SOURCE_REGISTRY", newer_asdf())]; local_nicknames_load_with_newer_asdf
     fiveam_tests_may_be_in_an_object
@@ -69,6 +70,7 @@ sessions! {
     systems_decide_which_files_are_tests
     tools_agree_without_compiler_records
     unloaded_uses_are_reported_by_every_tool
+    unused_definitions_are_deleted
     unusual_names_and_places_work
     users_match_the_text
 }

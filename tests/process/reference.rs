@@ -16,7 +16,7 @@ use crate::renames::copy;
 
 /// A call of each tool, in the order of a session. A number limits the lines of an answer that is
 /// long, or that differs between runs.
-const CALLS: [(&str, &str, Option<usize>); 36] = [
+const CALLS: [(&str, &str, Option<usize>); 38] = [
     ("load-system", r#"{"system": "shop/tests"}"#, None),
     ("list-systems", "{}", None),
     ("describe-symbol", r#"{"name": "shop:price"}"#, None),
@@ -53,6 +53,12 @@ const CALLS: [(&str, &str, Option<usize>); 36] = [
         None,
     ),
     ("rename", r#"{"name": "shop:total", "new_name": "amount"}"#, None),
+    (
+        "refactor",
+        r#"{"operation": "replace", "pattern": "(reduce #'+ ?l :key ?f)", "with": "(loop for item in ?l sum (funcall ?f item))"}"#,
+        None,
+    ),
+    ("search", r#"{"pattern": "(reduce ?f ?* :key ?k)"}"#, None),
     (
         "edit-definition",
         r#"{"path": "cart.lisp", "definition": "(defun empty-cart)", "operation": "replace",

@@ -96,6 +96,24 @@ fn steelbank(root: &Path, cache: &Path, arguments: &[&str]) -> String {
     )
 }
 
+/// A replacement that adds a warning is refused, and one that keeps the diagnostics is written.
+#[test]
+fn replacements_are_verified() {
+    let folder = Folder::new("replacements");
+    let root = write(&folder.0);
+    let run = |arguments: &[&str]| steelbank(&root, &folder.0.join("cache"), arguments);
+    let main = || fs::read_to_string(root.join("main.lisp")).unwrap();
+    let replace =
+        |pattern: &str, with: &str| run(&["refactor", "replace", pattern, with, "--apply", "--tests"]);
+    expect_text("replacement that warns", &replace("(* ?x ?x)", "(rn::square ?x)"));
+    expect_text("replacement that fails a test", &replace("(* rn::w rn::h)", "(+ rn::w rn::h)"));
+    assert_eq!(main(), MAIN);
+    expect_text("replacement", &replace("(* ?x ?x)", "(expt ?x 2)"));
+    assert!(main().contains("(expt (side shape) 2)") && main().contains("(expt side 2)"));
+    expect_text("replacement undone", &run(&["refactor", "--undo", "last"]));
+    assert_eq!(main(), MAIN);
+}
+
 #[test]
 fn command_renames_verifies_and_undoes() {
     let folder = Folder::new("rename-command");
@@ -134,7 +152,7 @@ fn refusal_reports_system_and_diagnostic() {
         &["rename", "rn::alpha", "gamma", "--scope", "symbol", "--apply"],
     );
     let expected = "Not equivalent; 2 differences:\n  \
-        rn does not load after the rename: warning a.lisp:6: GAMMA is unknown.\n  \
+        rn does not load after the edit: warning a.lisp:6: GAMMA is unknown.\n  \
         new: warning a.lisp:6: GAMMA is unknown.\n\n";
     assert!(answer.contains(expected), "{answer}");
     assert_eq!(fs::read_to_string(root.join("a.lisp")).unwrap(), text);

@@ -406,7 +406,7 @@ fn ends_in_comment(form: &str) -> bool {
 
 /// Returns the start of the comment lines directly above the form at `start`, or the start of its
 /// line if there are none. If other text precedes the form on its line, returns `start`.
-fn start_with_comment(text: &[u8], start: u32) -> u32 {
+pub fn start_with_comment(text: &[u8], start: u32) -> u32 {
     let line_start = |at: usize| memchr::memrchr(b'\n', &text[..at]).map_or(0, |newline| newline + 1);
     let start = start as usize;
     let own = line_start(start);

@@ -7,6 +7,7 @@
 pub mod check;
 pub mod check_structure;
 pub mod edit_definition;
+pub mod refactor;
 pub mod reload;
 pub mod rename;
 pub(crate) mod unified;

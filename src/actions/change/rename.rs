@@ -30,15 +30,15 @@ mod verify;
 pub use crate::workspace::edits::{UndoError, UnfinishedEdit};
 pub use diff::{Hunk, RenameDiff};
 pub use plan::{
-    Applied, CautionKind, Conflict, ConflictKind, Derived, Doubt, FileEdits, RenameCaution, RenameEdit,
-    RenameError, RenamePlan, RenamePolicy, Scope, Undone,
+    Applied, CautionKind, Conflict, ConflictKind, Derived, Doubt, EditPlan, FileEdits, RenameCaution,
+    RenameEdit, RenameError, RenamePlan, RenamePolicy, Scope, Undone,
 };
 
 pub(crate) use verify::run::LOAD_REPORT;
 pub use verify::run::RenameVerifyRequest;
 pub(crate) use verify::{
     AppliedEdit, ComparedDiagnostic, ComparedXref, FailedLoad, LoadReport, LoadReportRequest, NamePlaces,
-    PlacesRequest, RemovedSymbol, Tested, compare,
+    PlacesRequest, RemovedSymbol, Tested, compare, compare_loads,
 };
 pub use verify::{Difference, DifferenceKind, Verified};
 

@@ -7,3 +7,4 @@ pub(crate) mod check_index_status;
 pub mod find_references;
 pub mod index_project;
 mod run;
+pub mod search;

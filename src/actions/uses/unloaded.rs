@@ -327,7 +327,7 @@ pub(crate) fn text_definitions(
     found
 }
 
-fn not_searched(project: &Project, found: &NamedTexts<NamedText>) -> Vec<Caution> {
+pub(crate) fn not_searched<T>(project: &Project, found: &NamedTexts<T>) -> Vec<Caution> {
     let mut cautions = Vec::new();
     if !found.unreadable.is_empty() {
         let files: Vec<String> = found.unreadable.iter().map(|path| project.shown(path)).collect();

@@ -19,7 +19,7 @@ const ALIASES: [(&str, &str); 1] = [("project_only", "all")];
 
 /// The positional arguments, in order, of tools with optional positional arguments or an order that
 /// is not alphabetical.
-const BY_POSITION: [(&str, &[&str]); 11] = [
+const BY_POSITION: [(&str, &[&str]); 12] = [
     ("check", &["paths"]),
     ("check-structure", &["path"]),
     ("edit-definition", &["path", "definition", "operation", "text"]),
@@ -28,6 +28,7 @@ const BY_POSITION: [(&str, &[&str]); 11] = [
     ("load-system", &["system"]),
     ("macroexpand", &["form"]),
     ("outline", &["path"]),
+    ("refactor", &["operation", "pattern", "with"]),
     ("reload", &["paths"]),
     ("rename", &["name", "new_name"]),
     ("run-tests", &["system"]),
@@ -233,6 +234,13 @@ pub(super) fn arguments(tool: &Tool, matches: &ArgMatches) -> Object {
                 .map(|text| Value::from(text.as_str())),
         };
         given.extend(value.map(|value| (name.clone(), value)));
+    }
+    // The second positional argument of refactor is the pattern to replace, or a name.
+    if tool.name() == "refactor"
+        && given.get("operation").is_some_and(|operation| operation != "replace")
+        && let Some(name) = given.remove("pattern")
+    {
+        given.insert("name".to_owned(), name);
     }
     given
 }

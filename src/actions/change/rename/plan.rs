@@ -7,7 +7,7 @@ use steelbank_reader::Range;
 
 use super::Verified;
 use crate::answer::location::{Location, as_text};
-use crate::answer::name::as_readable;
+use crate::answer::name::{as_readable, readable};
 use crate::answer::{LispName, OtherText};
 use crate::workspace::version;
 
@@ -259,6 +259,32 @@ impl RenamePlan {
     }
 }
 
+/// Edits of the project's files. All plans are verified, written and undone in the same way.
+pub trait EditPlan: std::fmt::Debug + Sync {
+    /// Describes the edits, for undoing them: `rename of p:old to new`.
+    fn purpose(&self) -> String;
+
+    /// Returns the edits by file.
+    fn files(&self) -> &[FileEdits];
+
+    /// Returns the first reason why the edits must not be written.
+    fn conflict(&self) -> Option<&str>;
+}
+
+impl EditPlan for RenamePlan {
+    fn purpose(&self) -> String {
+        format!("rename of {} to {}", self.symbol, readable(&self.new_name))
+    }
+
+    fn files(&self) -> &[FileEdits] {
+        &self.files
+    }
+
+    fn conflict(&self) -> Option<&str> {
+        self.conflicts.first().map(|conflict| conflict.message.as_str())
+    }
+}
+
 /// How to execute a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RenamePolicy {
@@ -275,13 +301,18 @@ pub struct RenamePolicy {
 impl RenamePolicy {
     /// Returns whether to verify `plan`. A plan is not verified if it has conflicts, or if writing
     /// was requested but is not permitted.
-    pub fn verifies(&self, plan: &RenamePlan) -> bool {
-        self.verify.unwrap_or(self.apply || self.tests) && plan.is_possible() && (self.allowed || !self.apply)
+    pub fn verifies(&self, plan: &dyn EditPlan) -> bool {
+        self.verify.unwrap_or(self.apply || self.tests)
+            && plan.conflict().is_none()
+            && (self.allowed || !self.apply)
     }
 
     /// Returns whether `plan` is written, given the result of its verification, if any.
-    pub fn writes(&self, plan: &RenamePlan, verified: Option<&Verified>) -> bool {
-        self.apply && self.allowed && plan.is_possible() && verified.is_none_or(|verified| verified.same)
+    pub fn writes(&self, plan: &dyn EditPlan, verified: Option<&Verified>) -> bool {
+        self.apply
+            && self.allowed
+            && plan.conflict().is_none()
+            && verified.is_none_or(|verified| verified.same)
     }
 }
 

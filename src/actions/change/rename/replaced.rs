@@ -19,6 +19,11 @@ pub(super) struct Renamed {
 }
 
 impl Renamed {
+    /// Returns no names, for edits that rename nothing.
+    pub(super) fn none() -> Self {
+        Self { symbols: BTreeMap::new(), old: String::new(), new: String::new() }
+    }
+
     pub(super) fn new(plan: &RenamePlan) -> Self {
         let mut symbols = BTreeMap::new();
         let mut add = |symbol: &str, new: &str| {
@@ -87,11 +92,12 @@ impl Renamed {
     pub(super) fn neutral_text(&self, text: &str) -> String {
         let mut names = [&self.old, &self.new];
         names.sort_by_key(|name| std::cmp::Reverse(name.len()));
+        let names = names.iter().filter(|name| !name.is_empty());
         let neutral = tokens(text, |token| {
             let (package, name) = split_symbol(token);
             let upper = name.to_uppercase();
             names
-                .iter()
+                .clone()
                 .map(|part| name_components::replaced(&upper, &part.to_uppercase(), "·"))
                 .find(|replaced| *replaced != upper)
                 .map(|replaced| format!("{package}{replaced}"))
@@ -138,7 +144,7 @@ impl Renamed {
                 None => test.status.to_string(),
             };
             return Some(format!(
-                "{}: {} before the rename, {} after it.",
+                "{}: {} before the edit, {} after it.",
                 before.name,
                 end(before),
                 end(after)
@@ -153,7 +159,7 @@ impl Renamed {
             told.collect()
         };
         if failed(before) != failed(after) {
-            return Some(format!("Different assertions of {} fail after the rename.", before.name));
+            return Some(format!("Different assertions of {} fail after the edit.", before.name));
         }
         if !before.is_operation() {
             return None;
@@ -164,7 +170,7 @@ impl Renamed {
         (first != second).then(|| {
             let part = |words: &[String]| words[at..(at + 12).min(words.len())].join(" ");
             format!(
-                "The {} printed \u{201c}{}\u{201d} before the rename, and \u{201c}{}\u{201d} after it.",
+                "The {} printed \u{201c}{}\u{201d} before the edit, and \u{201c}{}\u{201d} after it.",
                 before.name,
                 part(&first),
                 part(&second)

@@ -5,9 +5,8 @@ use std::path::Path;
 
 use crate::Steelbank;
 use crate::actions::change::rename::{
-    Applied, RenameDiff, RenameError, RenamePlan, UndoError, Undone, UnfinishedEdit, diff,
+    Applied, EditPlan, RenameDiff, RenameError, UndoError, Undone, UnfinishedEdit, diff,
 };
-use crate::answer::name::readable;
 use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::handle::context::QueryContext;
@@ -18,11 +17,11 @@ use crate::workspace::write;
 
 /// A request for a plan's edits as a unified diff.
 #[derive(Debug, Clone, Copy)]
-pub struct RenameDiffRequest<'a>(&'a RenamePlan);
+pub struct RenameDiffRequest<'a>(&'a dyn EditPlan);
 
 impl<'a> RenameDiffRequest<'a> {
     /// Creates the request.
-    pub fn new(plan: &'a RenamePlan) -> Self {
+    pub fn new(plan: &'a dyn EditPlan) -> Self {
         Self(plan)
     }
 }
@@ -33,7 +32,7 @@ impl Question for RenameDiffRequest<'_> {
     /// Fails if a file has changed since the rename was planned.
     fn answer(&self, context: &QueryContext<'_>, _: &Control) -> Result<RenameDiff, Error> {
         let files = context.bank.replacements(self.0)?;
-        let hunks = self.0.files.iter().zip(&files).map(|(planned, file)| {
+        let hunks = self.0.files().iter().zip(&files).map(|(planned, file)| {
             diff::hunks(&planned.path, &file.old, &planned.edits, |text| write::encoded(text, &file.old))
         });
         let hunks = hunks.collect::<Result<Vec<_>, _>>().map_err(RenameError)?;
@@ -46,11 +45,11 @@ impl Question for RenameDiffRequest<'_> {
 /// modes, line ends and encodings. The image does not change: use [`crate::ReloadRequest`] to
 /// update it.
 #[derive(Debug, Clone, Copy)]
-pub struct RenameApplyRequest<'a>(&'a RenamePlan);
+pub struct RenameApplyRequest<'a>(&'a dyn EditPlan);
 
 impl<'a> RenameApplyRequest<'a> {
     /// Creates the request.
-    pub fn new(plan: &'a RenamePlan) -> Self {
+    pub fn new(plan: &'a dyn EditPlan) -> Self {
         Self(plan)
     }
 }
@@ -62,17 +61,16 @@ impl Action for RenameApplyRequest<'_> {
     /// or cannot be written.
     fn run(&self, bank: &Steelbank, _: &Control) -> Result<Applied, Error> {
         let Self(plan) = self;
-        if let Some(conflict) = plan.conflicts.first() {
-            return Err(RenameError(format!("{} Nothing was changed.", conflict.message)).into());
+        if let Some(conflict) = plan.conflict() {
+            return Err(RenameError(format!("{conflict} Nothing was changed.")).into());
         }
         let edits = bank.project().edits().map_err(RenameError)?;
-        let files = bank.replacements(plan)?;
+        let files = bank.replacements(*plan)?;
         if files.is_empty() {
             return Err(RenameError("The plan has no edits.".to_owned()).into());
         }
-        let what = format!("rename of {} to {}", plan.symbol, readable(&plan.new_name));
-        let id = edits.replace_all(&what, EditPurpose::Undoable, &files).map_err(RenameError)?;
-        Ok(Applied { undo: id, files: plan.files.iter().map(|file| file.path.clone()).collect() })
+        let id = edits.replace_all(&plan.purpose(), EditPurpose::Undoable, &files).map_err(RenameError)?;
+        Ok(Applied { undo: id, files: plan.files().iter().map(|file| file.path.clone()).collect() })
     }
 }
 
@@ -147,17 +145,18 @@ impl Steelbank {
     }
 
     /// Reads the files of a plan, and computes their new texts.
-    pub(crate) fn replacements(&self, plan: &RenamePlan) -> Result<Vec<Replacement>, RenameError> {
+    pub(crate) fn replacements(&self, plan: &dyn EditPlan) -> Result<Vec<Replacement>, RenameError> {
         let root = self.project().project_root().map_err(|error| RenameError(error.into()))?;
-        plan.files
+        plan.files()
             .iter()
             .map(|file| {
                 let path = write::project_file(root, Path::new(&file.path))?;
                 let shown = &file.path;
-                let old = steelbank_tree::read_source(&path).map_err(|error| format!("{shown} cannot be read: {error}."))?;
+                let old = steelbank_tree::read_source(&path)
+                    .map_err(|error| format!("{shown} cannot be read: {error}."))?;
                 if !file.is_for(&old) {
                     return Err(format!(
-                        "{shown} has changed since the rename was planned. Nothing was changed; plan the rename again."
+                        "{shown} has changed since the edit was planned. Nothing was changed; plan it again."
                     ));
                 }
                 let new = diff::edited(&old, &file.edits, |text| write::encoded(text, &old))

@@ -2,20 +2,24 @@
 
 mod text;
 
+pub(in crate::actions::change) use text::edits_text;
+
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Steelbank;
 use crate::actions::change::rename::{
-    Applied, Hunk, RecoverEditsRequest, RenameApplyRequest, RenameDiffRequest, RenamePlan, RenamePolicy,
-    RenameRequest, RenameVerifyRequest, Scope, UndoError, UndoRequest, Verified,
+    Applied, EditPlan, Hunk, RecoverEditsRequest, RenameApplyRequest, RenameDiffRequest, RenamePlan,
+    RenamePolicy, RenameRequest, RenameVerifyRequest, Scope, UndoError, UndoRequest, Verified,
 };
 use crate::actions::missing::{LookupReply, NotFoundReply, of_error};
 use crate::answer::Advice;
 use crate::answer::lookup::DEFAULT_PACKAGE;
 use crate::answer::name::readable;
 use crate::engine::control::{ALLOWED, Control};
+use crate::handle::Error;
 use crate::tools::arguments::Timeout;
 use crate::tools::page::{Paging, Part, Sequence};
 use crate::tools::work::WaitResult;
@@ -137,7 +141,9 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
             (Some(_), None) if alone => undo(session, id, call),
             (None, Some(_)) if alone => {
                 let number = id.parse().map_err(|_| unknown_work(session, id))?;
-                wait(session, number, RunningRename::default(), given.answer_within_seconds, call)
+                wait(session, number, given.answer_within_seconds, call, |since| {
+                    RunningRename::default().reply(number, since, call)
+                })
             }
             _ => Err(Failure::arguments("Give either name and new_name, or only undo, or only wait.")),
         };
@@ -199,10 +205,10 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         Box::new(move |call| planned.reply(&work, done?, call))
     });
     let number = begun.map_err(|error| Failure::engine(format!("Cannot create a thread: {error}.")))?;
-    wait(session, number, running, given.answer_within_seconds, call)
+    wait(session, number, given.answer_within_seconds, call, |since| running.reply(number, since, call))
 }
 
-fn unknown_work(session: &Session, number: impl std::fmt::Display) -> Failure {
+pub(in crate::actions::change) fn unknown_work(session: &Session, number: impl std::fmt::Display) -> Failure {
     let running = session.work().numbers();
     let others = match running.as_slice() {
         [] => "no rename is running".to_owned(),
@@ -214,20 +220,20 @@ fn unknown_work(session: &Session, number: impl std::fmt::Display) -> Failure {
     ))
 }
 
-/// Waits for the rename `number` for at most `seconds`, or for the usual time if `seconds` is
-/// `None`. If the rename is still running then, returns the answer `running`. A call without a time
-/// limit waits until the rename has ended.
-fn wait(
+/// Waits for the work `number` for at most `seconds`, or for the usual time if `seconds` is `None`.
+/// If the work is still running then, returns the answer of `running`, given its duration. A call
+/// without a time limit waits until the work has ended.
+pub(in crate::actions::change) fn wait(
     session: &Session,
     number: u64,
-    running: RunningRename,
     seconds: Option<u64>,
     call: &Call,
+    running: impl FnOnce(Duration) -> Result<ToolAnswer, Failure>,
 ) -> Result<ToolAnswer, Failure> {
     let patience = call.patience().map(|usual| seconds.map_or(usual, Duration::from_secs));
     match session.work().wait(number, call, patience) {
         WaitResult::Ended(outcome) => outcome(call),
-        WaitResult::Running(since) => running.reply(number, since, call),
+        WaitResult::Running(since) => running(since),
         WaitResult::Unknown => Err(unknown_work(session, number)),
     }
 }
@@ -245,33 +251,44 @@ struct Planned {
     cursor: Option<String>,
 }
 
-/// The outcome of executing a planned rename.
-struct Executed {
-    verified: Option<Verified>,
-    applied: Option<Applied>,
+/// The outcome of executing a plan.
+pub(in crate::actions::change) struct Executed {
+    pub(in crate::actions::change) verified: Option<Verified>,
+    pub(in crate::actions::change) applied: Option<Applied>,
+}
+
+/// Verifies the plan with `verify` if the policy requires it. Then writes the plan's edits if the
+/// policy permits it.
+pub(in crate::actions::change) fn execute(
+    plan: &dyn EditPlan,
+    policy: RenamePolicy,
+    session: &Session,
+    call: &Call,
+    verify: impl FnOnce(&Steelbank) -> Result<Verified, Error>,
+) -> Result<Executed, Failure> {
+    let bank = session.bank()?;
+    let mut verified = None;
+    if policy.verifies(plan) {
+        verified = Some(verify(bank).map_err(|error| {
+            let why = Failure::from(error);
+            Failure::engine(format!("{why} Nothing was written.")).advised(Some(Advice::SkipVerifying))
+        })?);
+    }
+    let mut applied = None;
+    if policy.writes(plan, verified.as_ref()) {
+        call.begin_writing()?;
+        let written = bank.run(&RenameApplyRequest::new(plan), &Control::default())?;
+        session.client_slot().iter().for_each(|seat| seat.note_edit(&written.undo));
+        applied = Some(written);
+    }
+    Ok(Executed { verified, applied })
 }
 
 impl Planned {
-    /// Verifies the plan if the policy requires it. Then writes the plan's edits if the policy
-    /// permits it.
     fn execute(&self, session: &Session, call: &Call) -> Result<Executed, Failure> {
-        let (bank, Self { request, plan, policy, .. }) = (session.bank()?, self);
-        let mut verified = None;
-        if policy.verifies(plan) {
-            let verification = RenameVerifyRequest::new(request, plan).tests(policy.tests);
-            verified = Some(bank.run(&verification, &call.control(self.verifying)).map_err(|error| {
-                let why = Failure::from(error);
-                Failure::engine(format!("{why} Nothing was written.")).advised(Some(Advice::SkipVerifying))
-            })?);
-        }
-        let mut applied = None;
-        if policy.writes(plan, verified.as_ref()) {
-            call.begin_writing()?;
-            let written = bank.run(&RenameApplyRequest::new(plan), &Control::default())?;
-            session.client_slot().iter().for_each(|seat| seat.note_edit(&written.undo));
-            applied = Some(written);
-        }
-        Ok(Executed { verified, applied })
+        let Self { request, plan, policy, .. } = self;
+        let verification = RenameVerifyRequest::new(request, plan).tests(policy.tests);
+        execute(plan, *policy, session, call, |bank| bank.run(&verification, &call.control(self.verifying)))
     }
 
     fn reply(mut self, session: &Session, done: Executed, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -379,7 +396,11 @@ impl RunningRename {
     }
 }
 
-fn undo(session: &Session, id: &str, call: &Call) -> Result<ToolAnswer, Failure> {
+pub(in crate::actions::change) fn undo(
+    session: &Session,
+    id: &str,
+    call: &Call,
+) -> Result<ToolAnswer, Failure> {
     session.permit(Permission::Edits)?;
     let bank = session.bank()?;
     call.begin_writing()?;
@@ -406,6 +427,6 @@ fn undo(session: &Session, id: &str, call: &Call) -> Result<ToolAnswer, Failure>
     if let Some(seat) = session.client_slot() {
         seat.forget_edit(&undone.undo);
     }
-    let text = format!("{undone} If the new name was loaded, reload with remove=true.");
+    let text = format!("{undone} If the edit was loaded, reload with remove=true.");
     ToolAnswer::new(text, &LookupReply::yes(undone), CallOutcome::Answered)
 }

@@ -13,7 +13,7 @@ use steelbank_reader::Range;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::plan::{RenamePlan, Scope};
+use super::plan::{FileEdits, RenameEdit, RenamePlan, Scope};
 use super::replaced::{Renamed, plain_text, split_symbol};
 use crate::actions::run::run_tests::TestResult;
 use crate::answer::Location;
@@ -249,6 +249,26 @@ impl Verified {
         // edits.
         self.differences.first().is_some_and(|first| matches!(first.kind, Diagnostic | Reference | Symbol))
     }
+
+    /// Adds the differences, and what could not be verified after the edits of `files`.
+    fn end(
+        &mut self,
+        mut found: Vec<Difference>,
+        files: &[FileEdits],
+        after: &LoadReport,
+        shown: &dyn Fn(&Path) -> String,
+    ) {
+        found.sort();
+        self.same = found.is_empty();
+        self.differences_total = found.len();
+        found.truncate(MOST_DIFFERENCES);
+        self.differences = found;
+        self.failed = after.failed.iter().map(|found| format!("{}: {}", found.name, found.why)).collect();
+        let loaded: Vec<String> = after.loaded.iter().map(|path| shown(path)).collect();
+        let edited = files.iter().filter(|file| !file.other).map(|file| &file.path);
+        self.not_loaded =
+            edited.filter(|path| !path.ends_with(".asd") && !loaded.contains(path)).cloned().collect();
+    }
 }
 
 /// The maximum number of differences in an answer.
@@ -322,22 +342,70 @@ pub(crate) fn compare(
             add(DifferenceKind::Symbol, symbol, None);
         }
     }
+    tests(&names, before, after, &mut add);
+    verified.end(found, &plan.files, after, shown);
+    verified
+}
+
+/// Compares the results of loading before and after edits of `files` that may change cross
+/// references and the lines of diagnostics. Failures, diagnostics and test results must be the
+/// same, apart from the diagnostics of deleted text.
+pub(crate) fn compare_loads(
+    files: &[FileEdits],
+    before: &LoadReport,
+    after: &LoadReport,
+    shown: &dyn Fn(&Path) -> String,
+) -> Verified {
+    let names = Renamed::none();
+    let is_deleted = |said: &&ComparedDiagnostic| {
+        let edits = files.iter().filter(|file| file.path == said.place.file).flat_map(|file| &file.edits);
+        let lines = |edit: &RenameEdit| {
+            let first = edit.place.line?;
+            Some(first..=first + edit.old.matches('\n').count() as u32)
+        };
+        let mut deleted = edits.filter(|edit| edit.new.is_empty()).filter_map(lines);
+        said.place.line.is_some_and(|line| deleted.any(|lines| lines.contains(&line)))
+    };
+    let mut verified = Verified {
+        diagnostics: before.diagnostics.len(),
+        tested: before.tests.iter().map(|test| test.system.clone()).collect(),
+        ..Verified::default()
+    };
+    let mut found = Vec::new();
+    let mut add = |kind, message, path| found.push(Difference { kind, message, path });
+    failures(&names, before, after, &mut add);
+    let mut originals = BTreeMap::new();
+    let mut keys = |said: &[ComparedDiagnostic]| -> Vec<(String, Severity, String)> {
+        let key = |said: &ComparedDiagnostic| {
+            (said.place.file.clone(), said.severity, names.neutral_text(&said.message))
+        };
+        originals.extend(said.iter().map(|said| (key(said), said.text(&said.message))));
+        said.iter().map(key).collect()
+    };
+    let kept: Vec<ComparedDiagnostic> =
+        before.diagnostics.iter().filter(|said| !is_deleted(said)).cloned().collect();
+    let (first, second) = (keys(&kept), keys(&after.diagnostics));
+    for (change, key) in words(changes(first, second)) {
+        let line = originals.get(&key).cloned().unwrap_or_default();
+        add(DifferenceKind::Diagnostic, format!("{change}: {line}"), Some(key.0));
+    }
+    tests(&names, before, after, &mut add);
+    verified.end(found, files, after, shown);
+    verified
+}
+
+/// Adds the differences between the test results.
+fn tests(
+    names: &Renamed,
+    before: &LoadReport,
+    after: &LoadReport,
+    add: &mut dyn FnMut(DifferenceKind, String, Option<String>),
+) {
     for (first, second) in before.tests.iter().zip(&after.tests) {
         for message in names.tests(first, second) {
             add(DifferenceKind::Test, message, None);
         }
     }
-    found.sort();
-    verified.same = found.is_empty();
-    verified.differences_total = found.len();
-    found.truncate(MOST_DIFFERENCES);
-    verified.differences = found;
-    let loaded: Vec<String> = after.loaded.iter().map(|path| shown(path)).collect();
-    let edited = plan.lisp_files().map(|file| &file.path);
-    verified.failed = after.failed.iter().map(|found| format!("{}: {}", found.name, found.why)).collect();
-    verified.not_loaded =
-        edited.filter(|path| !path.ends_with(".asd") && !loaded.contains(path)).cloned().collect();
-    verified
 }
 
 /// Adds the loads that fail only after the rename, or fail for another reason: the systems and the
@@ -360,13 +428,13 @@ fn failures(
             let new = here.filter(|said| !known.contains(&names.diagnostic(said)));
             let cause = new.min_by_key(|said| said.severity).map(|said| said.text(&said.message));
             let cause = cause.as_ref().unwrap_or(why);
-            let message = format!("{name} does not load after the rename: {cause}");
+            let message = format!("{name} does not load after the edit: {cause}");
             add(DifferenceKind::Load, message, path.clone());
         }
         return true;
     }
     if after.failed.len() < before.failed.len() {
-        add(DifferenceKind::Load, "Some systems or files load only after the rename.".to_owned(), None);
+        add(DifferenceKind::Load, "Some systems or files load only after the edit.".to_owned(), None);
     }
     false
 }

@@ -62,17 +62,9 @@ pub(super) fn references(answer: &CodeFindReferencesAnswer, worded: impl Fn(&Cau
         }
     }
     for found in &answer.text {
-        let state = match found.state {
-            TextState::NotLoaded => "not loaded",
-            TextState::Changed => "changed since it was loaded",
-            TextState::NoSidecar => "loaded without a record",
-            TextState::FeatureExcluded => "left out by a feature expression",
-            TextState::RuntimeName => "interned as the symbol at run time",
-            TextState::InString => "a string that code may read",
-        };
         let possible = if found.possible { ", perhaps another symbol" } else { "" };
         let Some((first, others)) = found.tokens.split_first() else { continue };
-        let _ = write!(text, "\n  {first}: text ({state}{possible})");
+        let _ = write!(text, "\n  {first}: text ({}{possible})", found.state);
         let others: Vec<String> = columns(others).iter().map(u32::to_string).collect();
         if !others.is_empty() {
             let _ = write!(text, ", also at {}", others.join(", "));

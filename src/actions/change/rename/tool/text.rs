@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use super::{ListedRename, RunningRename};
-use crate::actions::change::rename::{Applied, Hunk, RenamePlan, Scope, Undone, Verified};
+use crate::actions::change::rename::{Applied, Doubt, FileEdits, Hunk, RenamePlan, Scope, Undone, Verified};
 use crate::answer::name::readable;
 use crate::answer::{Advice, Wording, counted, some_of};
 
@@ -92,10 +92,22 @@ fn head(plan: &RenamePlan, files: usize, applied: bool, worded: Option<Wording>)
 /// Appends the edits as `hunks`, with edit counts by file unless all edits are shown, and the
 /// doubtful places.
 fn edits(text: &mut String, plan: &RenamePlan, hunks: &[Hunk]) {
-    text.push('\n');
     let shown: usize = hunks.iter().map(|hunk| hunk.edits.len()).sum();
-    if shown < plan.edits {
-        for file in &plan.files {
+    edits_text(text, &plan.files, shown < plan.edits, hunks, &plan.doubtful);
+}
+
+/// Appends the edits of a plan as `hunks`, with the edit counts of `files` if `counts` is true, and
+/// the doubtful places.
+pub(crate) fn edits_text(
+    text: &mut String,
+    files: &[FileEdits],
+    counts: bool,
+    hunks: &[Hunk],
+    doubtful: &[Doubt],
+) {
+    text.push('\n');
+    if counts {
+        for file in files {
             let _ = write!(text, "\n  {}: {}", file.path, counted(file.edits.len(), "edit", "edits"));
         }
         text.push('\n');
@@ -108,9 +120,9 @@ fn edits(text: &mut String, plan: &RenamePlan, hunks: &[Hunk]) {
         }
         text.push_str(&hunk.diff);
     }
-    if !plan.doubtful.is_empty() {
+    if !doubtful.is_empty() {
         text.push_str("\nNot edited:\n");
-        for left in &plan.doubtful {
+        for left in doubtful {
             let _ = write!(text, "  {}: {}\n      {}\n", left.place, left.reason, left.context);
         }
     }
@@ -131,15 +143,19 @@ pub(super) fn running(answer: &RunningRename) -> String {
     text
 }
 
-impl fmt::Display for Verified {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let compared = format!(
-            "{} and {} of {}",
-            counted(self.references, "cross reference", "cross references"),
-            counted(self.diagnostics, "diagnostic", "diagnostics"),
-            self.systems.join(", ")
-        );
-        let same = "are the same, apart from the new name.";
+impl Verified {
+    /// Returns a text for edits that may change cross references.
+    pub(crate) fn of_loads(&self) -> impl fmt::Display {
+        let mut text = String::new();
+        let systems = self.systems.join(", ");
+        let diagnostics = counted(self.diagnostics, "diagnostic", "diagnostics");
+        // Writing to a string cannot fail.
+        let _ =
+            self.write(&mut text, &format!("the loads of {systems}, with {diagnostics},"), "are the same.");
+        text
+    }
+
+    fn write(&self, f: &mut dyn fmt::Write, compared: &str, same: &str) -> fmt::Result {
         match self.same {
             true if self.recompiled => write!(f, "Verified, with all files recompiled: {compared} {same}"),
             true if self.systems.is_empty() && !self.failed.is_empty() => {
@@ -177,6 +193,18 @@ impl fmt::Display for Verified {
             write!(f, "\nNot verified, because no system that loads contains them: {files}.")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Verified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let compared = format!(
+            "{} and {} of {}",
+            counted(self.references, "cross reference", "cross references"),
+            counted(self.diagnostics, "diagnostic", "diagnostics"),
+            self.systems.join(", ")
+        );
+        self.write(f, &compared, "are the same, apart from the new name.")
     }
 }
 

@@ -13,8 +13,9 @@ use steelbank_tree::defines_systems;
 
 use crate::Steelbank;
 use crate::actions::change::rename::{
-    AppliedEdit, ComparedDiagnostic, ComparedXref, FailedLoad, LoadReport, LoadReportRequest, NamePlaces,
-    PlacesRequest, RemovedSymbol, RenamePlan, RenameRequest, Scope, Tested, Verified, compare,
+    AppliedEdit, ComparedDiagnostic, ComparedXref, EditPlan, FailedLoad, FileEdits, LoadReport,
+    LoadReportRequest, NamePlaces, PlacesRequest, RemovedSymbol, RenamePlan, RenameRequest, Scope, Tested,
+    Verified, compare,
 };
 use crate::actions::run::evaluate::EvaluateRequest;
 use crate::actions::run::list_systems::ListSystemsRequest;
@@ -104,43 +105,58 @@ impl Action for RenameVerifyRequest<'_> {
 
     /// Verifies the plan. Differences are part of the answer, not an error.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<Verified, Error> {
+        let index = bank.index();
+        let shown = |path: &Path| bank.project().shown(path);
+        let places = Some(places_request(self.request, self.plan, &index));
+        bank.verify_edits(self.plan, self.tests, places, control, &|files, before, after| {
+            compare(self.plan, &written(self.plan, files), before, after, &bank.index(), &shown)
+        })
+    }
+}
+
+impl Steelbank {
+    /// Loads the loaded systems, the systems of edited files and the systems that depend on edited
+    /// systems in scratch images, before and after the edits of `plan`, and compares the reports
+    /// with `compare`. `places` are the symbols to locate after the edits.
+    pub(crate) fn verify_edits(
+        &self,
+        plan: &dyn EditPlan,
+        tests: bool,
+        places: Option<PlacesRequest>,
+        control: &Control,
+        compare: &dyn Fn(&[Replacement], &LoadReport, &LoadReport) -> Verified,
+    ) -> Result<Verified, Error> {
         let begun = Instant::now();
         let deadline = deadline_after(control.allowed());
-        let files = bank.replacements(self.plan).map_err(|error| ScratchError::Call(error.to_string()))?;
-        let asked = bank.load_report_request(self.plan, self.tests, control)?;
-        let mut wanted = asked.clone();
-        wanted.places = Some(places_request(self.request, self.plan, &bank.index()));
+        let files = self.replacements(plan).map_err(|error| ScratchError::Call(error.to_string()))?;
+        let asked = self.load_report_request(plan.files(), tests, control)?;
+        let mut wanted = LoadReportRequest { places, ..asked.clone() };
         let texts: Vec<(PathBuf, &[u8])> =
             files.iter().map(|file| (file.path.clone(), file.new.as_slice())).collect();
         let until = control.until(deadline);
         let (before, after) =
-            at_once(|| bank.before(&asked, &until), || bank.gather(&texts, &wanted, &until));
+            at_once(|| self.before(&asked, &until), || self.gather(&texts, &wanted, &until));
         let (before, mut after) = (before?, after?);
-        let shown = |path: &Path| bank.project().shown(path);
-        let written = written(self.plan, &files);
-        let index = bank.index();
-        let mut verified = compare(self.plan, &written, &before.report, &after, &index, &shown);
+        let mut verified = compare(&files, &before.report, &after);
         if verified.may_be_stale() {
             // Recompile all files: a fasl may depend on an edited file although the system's
             // definition does not declare this.
             wanted.force = true;
             let asked = LoadReportRequest { places: None, ..wanted.clone() };
             let (before, again) =
-                at_once(|| bank.gather(&[], &asked, &until), || bank.gather(&texts, &wanted, &until));
+                at_once(|| self.gather(&[], &asked, &until), || self.gather(&texts, &wanted, &until));
             after = again?;
-            let compared = compare(self.plan, &written, &before?, &after, &index, &shown);
+            let compared = compare(&files, &before?, &after);
             verified = Verified { recompiled: compared.same, ..compared };
         }
         wanted.systems.retain(|system| after.failed.iter().all(|failed| failed.name != *system));
         verified.systems = wanted.systems;
         let took = begun.elapsed();
         verified.duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-        bank.inner.memo.put(LastVerification { took, tests: self.tests });
+        self.inner.memo.put(LastVerification { took, tests });
         Ok(verified)
     }
-}
 
-impl Steelbank {
     /// Estimates the duration of a verification: the duration of the last verification, or else a
     /// multiple of the load time. Returns `None` if neither is known. Only a verification with the
     /// same `tests` counts; with `tests`, the load time is not used.
@@ -155,13 +171,13 @@ impl Steelbank {
     /// and all systems that depend on an edited system.
     fn load_report_request(
         &self,
-        plan: &RenamePlan,
+        edited: &[FileEdits],
         tests: bool,
         control: &Control,
     ) -> Result<LoadReportRequest, ScratchError> {
         let project = self.project();
         let known = self.ask(&ListSystemsRequest::new().files(true), control).map_err(call)?.systems;
-        let edited: BTreeSet<&str> = plan.files.iter().map(|file| file.path.as_str()).collect();
+        let edited: BTreeSet<&str> = edited.iter().map(|file| file.path.as_str()).collect();
         let has_edits = |files: &[String]| files.iter().any(|file| edited.contains(file.as_str()));
         let mut systems = self.loaded_systems();
         for system in &known {
