@@ -8,9 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use steelbank::WhoRequest;
-use steelbank::engine::LispError;
-use steelbank::loaded::LoadStatus;
-use steelbank::{Control, Error, LoadRequest, ProjectSettings, Steelbank};
+use steelbank::{Control, ErrorKind, LoadRequest, ProjectSettings, Steelbank};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The removal of the folder may fail, because the cancelled load may still be writing to it.
@@ -22,7 +20,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     fs::write(folder.join("slow.asd"), "(defsystem \"slow\" :components ((:file \"slow\")))")?;
     fs::write(folder.join("slow.lisp"), "(eval-when (:compile-toplevel) (sleep 600))\n")?;
 
-    let bank = Steelbank::builder().project(ProjectSettings::in_folder(folder)).start()?;
+    let bank = Steelbank::builder()
+        .project(ProjectSettings::in_folder(folder).cache(folder.join("cache")))
+        .start()?;
 
     let minutes = |minutes: u64| Control::new(Duration::from_secs(60 * minutes));
     let control = minutes(5).on_progress(|at| {
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{}{total}: {} {}", at.done, at.what, at.path.unwrap_or_default());
     });
     let answer = bank.run(&LoadRequest::system("demo"), &control)?;
-    println!("demo is {:?}; {} compiled", answer.status, answer.compiled.len());
+    println!("demo is loaded; {} compiled", answer.compiled.len());
     for diagnostic in &answer.diagnostics {
         println!("{}", diagnostic.message);
     }
@@ -46,8 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         cancellation.cancel();
     });
     match bank.run(&LoadRequest::system("slow"), &control) {
-        Ok(answer) if answer.status == LoadStatus::Cancelled => println!("slow was cancelled"),
-        Err(Error::Lisp(LispError::Cancelled)) => println!("slow was cancelled"),
+        Err(error) if error.kind() == ErrorKind::Cancelled => println!("slow was cancelled"),
         other => println!("slow: {other:?}"),
     }
     Ok(())

@@ -11,7 +11,9 @@
 //! let callers = bank.ask(&WhoRequest::calls("cl:mapcar"), &Control::default())?;
 //! assert!(callers.count > 300);
 //! for user in callers.users.iter().take(3) {
-//!     println!("{} at {:?}", user.name, user.position.map(|at| at.place));
+//!     for place in user.places() {
+//!         println!("{place}: {}", user.name);
+//!     }
 //! }
 //! # Ok(())
 //! # }
@@ -71,8 +73,8 @@
 //!
 //! [`Steelbank::run`] runs an [`Action`], which loads code, evaluates code or writes files. The
 //! [`Control`] of an action also receives progress reports. Questions are answered while an action
-//! runs. If the user's code fails, the answer reports this; it is not an [`Error`]. [`Error::kind`]
-//! classifies errors.
+//! runs. If evaluated code or a test fails, the answer reports this; a load that fails is an
+//! [`Error`], unless [`LoadRequest::failure_as_answer`] is set. [`Error::kind`] classifies errors.
 //!
 //! | purpose | request | answer |
 //! |---|---|---|
@@ -138,7 +140,8 @@
 //!
 //! # Features
 //!
-//! * `embedded`: links SBCL into a program that calls [`Installation::embedded`].
+//! * `embedded`: links SBCL into the program, which is then one file without further requirements.
+//!   With `server`, only into a program that calls [`Installation::embedded`].
 //! * `grammars`: lets the text index find definitions in languages other than Lisps.
 //! * `server` (default; enables `embedded` and `grammars`): the `steelbank` program, with its
 //!   command line, its MCP server and its language server.

@@ -73,11 +73,6 @@ for era in legacy modern; do
             find-definition) call "$tool" '{"name": "cl:mapcar"}' 'LIST.LISP' ;;
             who-calls) call "$tool" '{"name": "mapcar", "package": "CL"}' 'Functions that call COMMON-LISP::MAPCAR' ;;
             who-references) call "$tool" '{"name": "*print-base*", "package": "CL"}' 'COMMON-LISP::WRITE' ;;
-            who-binds) call "$tool" '{"name": "cl:*package*"}' 'Code that binds cl:*package*' ;;
-            who-sets) call "$tool" '{"name": "cl:*gensym-counter*"}' 'cl:gensym' ;;
-            who-macroexpands) call "$tool" '{"name": "cl:when"}' 'Code that expands cl:when' ;;
-            who-specializes) call "$tool" '{"name": "cl:integer"}' 'cl:print-object' ;;
-            who-makes) call "$tool" '{"name": "cl:integer"}' 'No code found' ;;
             path) call "$tool" '{"from": "sample::caller", "to": "sample::callee"}' 'reaches' ;;
             interface) call "$tool" '{"path": "sample.lisp"}' '"isError": false' ;;
             status) call "$tool" '{}' 'Lisp is ' ;;
@@ -87,7 +82,6 @@ for era in legacy modern; do
             list-systems) call "$tool" '{}' 'sample' ;;
             code-find-references) call "$tool" '{"symbol": "cl:mapcar", "project_only": false, "limit": 3}' 'MAPCAR' ;;
             index_project) call "$tool" '{}' '"isError": false' ;;
-            check_index_status) call "$tool" '{}' '"isError": false' ;;
             check) call "$tool" '{"system": "sample"}' '"loads": true' ;;
             apropos) call "$tool" '{"pattern": "mapca"}' 'cl:mapcar' ;;
             call-graph) call "$tool" '{"name": "cl:mapcar", "depth": 1}' '"isError": false' ;;

@@ -22,18 +22,23 @@ use crate::Control;
 use crate::handle::scratch::{self, ScratchAnswer, ScratchOutcome};
 use crate::tools::{
     Call, CallOutcome,
-    Offer::{self, All, Core, Daily},
+    Offer::{self, All, Core, Daily, OldName},
     Session, Tool, Tools,
 };
 
 type Constructor = fn() -> Tool;
 
-/// All tools. The `Offer` is the smallest of the sets core, daily and all that includes the tool.
+/// Tools with arguments that replace other tools.
+const INDEX_PROJECT: &str = "index_project";
+const WHO_REFERENCES: &str = "who-references";
+
+/// All tools. The `Offer` is the smallest of the sets core, daily and all that includes the tool,
+/// or the tool that replaces it.
 const REGISTRY: &[(Offer, Constructor)] = &[
     (Daily, change::check::tool::tool),
     (Core, symbols::apropos::tool::tool),
     (Daily, uses::call_graph::tool::tool),
-    (Daily, text::check_index_status::tool),
+    (OldName(INDEX_PROJECT), text::check_index_status::tool),
     (All, change::check_structure::tool::tool),
     (Core, uses::code_find_references::tool::tool),
     (All, run::compiler_notes::tool::tool),
@@ -45,15 +50,15 @@ const REGISTRY: &[(Offer, Constructor)] = &[
     (Core, text::find_references::tool::tool),
     (Daily, uses::impact::tool::tool),
     (Daily, text::index_project::tool::tool),
-    (All, uses::interface::tool::tool),
+    (Daily, uses::interface::tool::tool),
     (All, run::inspect::tool::tool),
     (Daily, run::list_systems::tool::tool),
     (All, run::load_file::tool),
     (Core, run::load_system::tool),
-    (All, run::macroexpand::tool::tool),
+    (Daily, run::macroexpand::tool::tool),
     (Core, uses::outline::tool::tool),
     (All, symbols::package_info::tool::tool),
-    (All, uses::path::tool::tool),
+    (Daily, uses::path::tool::tool),
     (Daily, change::reload::tool::tool),
     (Daily, change::refactor::tool::tool),
     (Core, change::rename::tool::tool),
@@ -61,13 +66,13 @@ const REGISTRY: &[(Offer, Constructor)] = &[
     (Core, run::run_tests::tool::tool),
     (All, text::search::tool::tool),
     (All, run::status::tool),
-    (All, uses::who::tool::binds),
+    (OldName(WHO_REFERENCES), uses::who::tool::binds),
     (Daily, uses::who::tool::calls),
-    (All, uses::who::tool::macroexpands),
-    (All, uses::who_makes::tool::tool),
+    (OldName(WHO_REFERENCES), uses::who::tool::macroexpands),
+    (OldName(WHO_REFERENCES), uses::who_makes::tool::tool),
     (Daily, uses::who::tool::references),
-    (All, uses::who::tool::sets),
-    (All, uses::who::tool::specializes),
+    (OldName(WHO_REFERENCES), uses::who::tool::sets),
+    (OldName(WHO_REFERENCES), uses::who::tool::specializes),
 ];
 
 /// Returns all tools.
@@ -132,7 +137,11 @@ mod tests {
     #[test]
     fn tools_are_chosen_by_kind_and_by_name() {
         assert_eq!(names("who_calls, status,who-calls"), ["status", "who-calls"]);
-        assert_eq!(names("all").len(), REGISTRY.len());
+        let is_old = |(offer, _): &&(Offer, Constructor)| matches!(offer, OldName(_));
+        assert_eq!(names("all").len(), REGISTRY.iter().filter(|row| !is_old(row)).count());
+        assert!(tools().chosen("all").unwrap().get("who-sets").is_ok());
+        assert!(tools().chosen("who-references").unwrap().get("who-makes").is_ok());
+        assert!(tools().chosen("who-calls").unwrap().get("who-makes").is_err());
         let core = names("core");
         assert!(core.contains(&"describe-symbol") && core.len() < REGISTRY.len());
         assert!(names("read").contains(&"who-calls") && !names("read").contains(&"load-system"));
@@ -170,18 +179,22 @@ mod tests {
     fn default_set_lists_daily_tools() {
         let listed = |permissions| {
             let offered = tools().daily(permissions);
-            assert!(offered.get("macroexpand").is_ok() && offered.get("edit_definition").is_ok());
+            assert!(
+                ["package-info", "who_sets", "edit_definition"].iter().all(|name| offered.get(name).is_ok())
+            );
             offered.list().iter().map(|tool| tool.name()).collect::<Vec<_>>()
         };
         let none = listed(Permissions::default());
         for name in [
             "describe-symbol", "who-calls", "who-references", "code-find-references", "find_references",
-            "rename",
+            "rename", "macroexpand", "interface", "path",
         ] {
             assert!(none.contains(&name), "{name}");
         }
+        // Besides `refactor` and `search`, at most 30.
+        assert!(none.len() <= 21 && tools().list().len() <= 32);
         assert!(
-            ["evaluate", "edit-definition", "inspect", "macroexpand"].iter().all(|name| !none.contains(name))
+            ["evaluate", "edit-definition", "inspect", "who-sets"].iter().all(|name| !none.contains(name))
         );
         let all = listed(Permissions::ALL);
         assert!(all.contains(&"evaluate") && all.contains(&"edit-definition") && !all.contains(&"inspect"));

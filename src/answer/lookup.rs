@@ -15,7 +15,7 @@ pub const DEFAULT_PACKAGE: &str = "CL-USER";
 /// A symbol, as specified in a request.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct NamedSymbol {
-    /// The symbol, in any case: mapcar, cl:mapcar, pkg::name, |Mixed Case|, (setf name).
+    /// The symbol, in any case: cl:mapcar, pkg::name, |Mixed Case|, (setf name).
     pub name: String,
     // The text of the schema is part of a contract. Without a package, a symbol that is not in
     // CL-USER is also found if exactly one of the user's packages is its home.

@@ -52,6 +52,53 @@ impl LispName {
     pub fn as_str(&self) -> &str {
         &self.written
     }
+
+    /// Returns the name as a person writes it in the home package of `symbol`: without the prefixes
+    /// of this package and of COMMON-LISP.
+    pub(crate) fn beside(&self, symbol: &Self) -> String {
+        let home = symbol.canonical.split_once("::").and_then(|(before, _)| before.rsplit(['(', ' ']).next());
+        with_symbols(&self.written, |marker, WrittenSymbol { package, name }| {
+            let package =
+                package.filter(|package| package != "CL" && home.is_none_or(|home| home != package));
+            let package = package.map(|package| prefix(&package)).unwrap_or_default();
+            let colons = match marker {
+                Marker::Uninterned => "#:",
+                Marker::Keyword => ":",
+                _ if package.is_empty() => "",
+                Marker::Internal => "::",
+                _ => ":",
+            };
+            format!("{package}{colons}{}", readable(&name))
+        })
+    }
+}
+
+impl LispName {
+    /// Returns [`LispName::beside`] of `symbol`, without the head of a method's or a macro's name,
+    /// unless `line` begins the name's definition, such as
+    /// `(defun total (cart)`.
+    pub(crate) fn unless_in(&self, line: &str, symbol: &Self) -> Option<String> {
+        let symbols = |text: &str| -> Vec<(bool, String)> {
+            let (bytes, read) = (text.as_bytes(), &Features::default());
+            let read = LispText::read(bytes, Dialect::CommonLisp, read);
+            let symbols = read.tokens().iter().filter(|token| token.kind == TokenKind::Symbol);
+            let symbols = symbols.map(|token| token.symbol(bytes)).take(3);
+            symbols.map(|symbol| (symbol.package.is_some(), symbol.name.into_owned())).collect()
+        };
+        let own = symbols(&self.canonical).into_iter().find(|(has_package, _)| *has_package);
+        let shown = symbols(line);
+        let is_definition = shown.first().is_some_and(|(_, operator)| operator.starts_with("DEF"));
+        let is_own = |(_, name): &(bool, String)| own.as_ref().is_some_and(|(_, own)| own == name);
+        // The name follows the operator, for `(setf name)` after another symbol.
+        let at = if shown.get(1).is_some_and(|(_, name)| name == "SETF") { 2 } else { 1 };
+        let is_shown = is_definition && line.starts_with('(') && shown.get(at).is_some_and(is_own);
+        (!is_shown).then(|| {
+            let name = self.beside(symbol);
+            let heads = ["(method ", "(macro-function "];
+            let bare = heads.iter().find_map(|head| name.strip_prefix(head)?.strip_suffix(')'));
+            bare.map(str::to_owned).unwrap_or(name)
+        })
+    }
 }
 
 impl From<String> for LispName {
@@ -286,6 +333,19 @@ mod tests {
         let name = LispName::new(&index, "SHOP::TOTAL");
         assert_eq!((name.canonical(), name.to_string().as_str()), ("SHOP::TOTAL", "shop:total"));
         assert_eq!(serde_json::to_value(&name).unwrap(), "shop:total");
+    }
+
+    #[test]
+    fn names_omit_home_package_of_symbol() {
+        let index = index();
+        let name = |canonical: &str| LispName::new(&index, canonical);
+        let method = name("(METHOD OTHER::F :AFTER (SHOP::CART COMMON-LISP::T #:G))");
+        assert_eq!(method.beside(&name("SHOP::%HELPER")), "(method other::f :after (cart t #:g))");
+        assert_eq!(method.beside(&name("(SETF OTHER::X)")), "(method f :after (shop:cart t #:g))");
+        assert_eq!(name("SHOP::|Mixed|").beside(&name("|my pkg|::X")), "shop:|Mixed|");
+        let setf = name("(METHOD (SETF SHOP::TOTAL) (SHOP::CART))");
+        assert_eq!(setf.unless_in("(defmethod (setf total) ((c cart))", &method), None);
+        assert_eq!(setf.unless_in("(total (defvar c))", &setf).unwrap(), "(setf total) (cart)");
     }
 
     #[test]

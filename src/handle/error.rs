@@ -4,14 +4,15 @@ use std::path::PathBuf;
 
 use crate::answer::{Advice, NotFound, designator};
 use crate::engine::{LispError, StartError};
+use crate::handle::loaded::{LoadAnswer, LoadStatus};
 use crate::handle::scratch::ScratchError;
 use crate::workspace::NoProject;
 use steelbank_text::TextError;
 use steelbank_xref::ApplyError;
 
-/// The error of a question or an action. If a requested name does not exist, most requests report
-/// this in their answer; the others return [`Error::NotFound`].
-#[derive(Debug, thiserror::Error)]
+/// The error of a question or an action. Its `Debug` form is the sentence of its `Display` form, so
+/// that `main` can return it.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The name cannot be parsed.
@@ -20,6 +21,9 @@ pub enum Error {
     /// The subject of the request does not exist.
     #[error(transparent)]
     NotFound(#[from] NotFound),
+    /// A load failed, or the project has no system to load. The answer has the reason.
+    #[error("{0}")]
+    Load(Box<LoadAnswer>),
     /// There is no project.
     #[error(transparent)]
     NoProject(#[from] NoProject),
@@ -102,6 +106,12 @@ pub enum ErrorKind {
     Files,
 }
 
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
 impl Error {
     /// Wraps the error of an action's request.
     pub(crate) fn of_request(
@@ -115,6 +125,11 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Name(_) | Self::NotFound(_) | Self::Request(_) => ErrorKind::Request,
+            Self::Load(answer) => match answer.status {
+                LoadStatus::Cancelled => ErrorKind::Cancelled,
+                LoadStatus::TimedOut => ErrorKind::TimedOut,
+                LoadStatus::Loaded | LoadStatus::Failed => ErrorKind::Failed,
+            },
             Self::NoProject(_) => ErrorKind::NoProject,
             Self::Lisp(LispError::Cancelled) | Self::Text(TextError::Cancelled) => ErrorKind::Cancelled,
             Self::Lisp(LispError::DeadlinePassed { .. })

@@ -429,6 +429,16 @@ impl Steelbank {
         if !answer.diagnostics.is_empty() {
             let own = project.project_files();
             answer.diagnostics.retain(|found| !found.kept || is_own(&own, found));
+            let asd = answer.system.as_ref().and_then(|name| project.image_systems().remove(name));
+            let folder = asd.as_ref().and_then(|system| system.asd.parent());
+            let is_asked = |path: &Path| {
+                answer.path.as_deref().is_some_and(|asked| Path::new(asked) == path)
+                    || folder.is_some_and(|folder| path.starts_with(folder))
+            };
+            for found in answer.diagnostics.iter_mut().filter(|_| project.root().is_some()) {
+                let path = found.place.as_ref().map(|place| Path::new(&place.file));
+                found.library = path.is_some_and(|path| !own.contains(path) && !is_asked(path));
+            }
         }
         let mut texts = HashMap::new();
         answer.diagnostics.iter_mut().for_each(|diagnostic| {

@@ -71,6 +71,9 @@ pub struct Diagnostic {
     /// The column after the end of the range, from 1, in characters.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub end_column: Option<u32>,
+    /// Whether the file belongs neither to the project nor to the requested system.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub library: bool,
     /// The undefined or unused name that the message is about. It may occur in the form.
     #[serde(skip_serializing, default)]
     #[schemars(skip)]
@@ -344,7 +347,7 @@ pub struct LoadAnswer {
     /// The files that were loaded from the cache.
     #[serde(default)]
     pub cached: Vec<String>,
-    /// The diagnostics, most severe first, then in order of occurrence.
+    /// The diagnostics, those of libraries last, most severe first, then in order of occurrence.
     #[serde(default)]
     pub diagnostics: Vec<Diagnostic>,
     /// The total number of diagnostics, if not all are listed.
@@ -555,10 +558,10 @@ impl LoadAnswer {
         }
     }
 
-    /// Sorts the diagnostics by severity and truncates them to [`MAX_DIAGNOSTICS`]. Adds remedies
-    /// to a failure that has none.
+    /// Sorts the diagnostics by severity, those of libraries last, and truncates them to
+    /// [`MAX_DIAGNOSTICS`]. Adds remedies to a failure that has none.
     pub(crate) fn finished(mut self) -> LoadAnswer {
-        self.diagnostics.sort_by_key(|diagnostic| diagnostic.severity);
+        self.diagnostics.sort_by_key(|diagnostic| (diagnostic.library, diagnostic.severity));
         if self.diagnostics.len() > MAX_DIAGNOSTICS {
             self.diagnostics_total = Some(self.diagnostics.len());
             self.diagnostics.truncate(MAX_DIAGNOSTICS);

@@ -29,6 +29,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
 
+use crate::answer::NotFound;
 use crate::engine::control::{ALLOWED, Control};
 #[cfg(feature = "embedded")]
 use crate::engine::embedded;
@@ -37,6 +38,8 @@ use crate::engine::{
 };
 use crate::source::sbcl::SbclSources;
 use crate::source::use_numbering_of;
+#[cfg(all(feature = "embedded", not(feature = "server")))]
+use crate::workspace::default_cache;
 use crate::workspace::documents::Document;
 use crate::workspace::{Project, ProjectSettings};
 use steelbank_xref::Index;
@@ -143,6 +146,20 @@ impl Installation {
     }
 }
 
+/// The embedded parts in a library with feature `embedded`, otherwise the parts in the build's
+/// folder. The program's tests load these, too.
+impl Default for Installation {
+    #[cfg(all(feature = "embedded", not(feature = "server")))]
+    fn default() -> Self {
+        Self::embedded(default_cache().as_deref())
+    }
+
+    #[cfg(not(all(feature = "embedded", not(feature = "server"))))]
+    fn default() -> Self {
+        Self::built()
+    }
+}
+
 /// Configures and starts a [`Steelbank`].
 #[derive(Debug, Clone)]
 pub struct Builder {
@@ -160,7 +177,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Uses `installation` instead of [`Installation::built`].
+    /// Uses `installation` instead of the default.
     #[must_use]
     pub fn installation(self, installation: Installation) -> Self {
         Self { installation, ..self }
@@ -258,9 +275,13 @@ impl Builder {
     /// Starts SBCL, and returns when it is ready.
     ///
     /// # Errors
-    /// A file is unusable, or SBCL did not start. If SBCL did not start from a snapshot, the error
+    /// The project's folder does not exist, a file is unusable, or SBCL did not start. If SBCL did not start from a snapshot, the error
     /// is [`Error::Snapshot`], and the snapshot is removed, so the next process starts without it.
     pub fn start(self) -> Result<Steelbank, Error> {
+        let root = self.project.as_ref().and_then(|project| project.root.as_deref());
+        if let Some(root) = root.filter(|root| !root.is_dir()) {
+            return Err(NotFound::Path(root.display().to_string()).into());
+        }
         let bank = self.launch()?;
         match (bank.lisp().wait_until_ready(), bank.discard_failed_snapshot()) {
             (Ok(()), _) => Ok(bank),
@@ -461,7 +482,7 @@ impl Steelbank {
     /// Returns a builder that runs the SBCL of this crate's build.
     pub fn builder() -> Builder {
         Builder {
-            installation: Installation::built(),
+            installation: Installation::default(),
             dynamic_space_size: None,
             control_stack_size: None,
             project: None,

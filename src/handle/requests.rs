@@ -3,18 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use crate::engine::control::Control;
-use crate::handle::loaded::LoadAnswer;
+use crate::handle::loaded::{LoadAnswer, LoadFailure, LoadStatus};
 use crate::handle::question::Action;
 use crate::handle::{Error, Steelbank};
 
 /// A request to load a system, the project or a file, with options:
 /// `LoadRequest::system("demo").force()`. Loading runs the code of the loaded files. The first load
-/// also runs the user's init file if the project's settings name one. A load that fails is an
-/// answer, not an error.
+/// also runs the user's init file if the project's settings name one. A load that fails is
+/// [`Error::Load`].
 #[derive(Debug, Clone)]
 pub struct LoadRequest {
     what: RequestedLoad,
     options: LoadOptions,
+    answers_failure: bool,
 }
 
 /// The options of a load.
@@ -42,7 +43,7 @@ enum RequestedLoad {
 
 impl LoadRequest {
     fn new(what: RequestedLoad) -> Self {
-        Self { what, options: LoadOptions::default() }
+        Self { what, options: LoadOptions::default(), answers_failure: false }
     }
 
     /// Loads the ASDF system called `name` and its dependencies. If a load of the same system is in
@@ -72,6 +73,13 @@ impl LoadRequest {
         self
     }
 
+    /// Returns a load that fails as an answer, with its status and failure.
+    #[must_use]
+    pub fn failure_as_answer(mut self) -> Self {
+        self.answers_failure = true;
+        self
+    }
+
     /// Leaves the index unchanged, for an image that will be discarded.
     #[must_use]
     pub(crate) fn temporary(mut self) -> Self {
@@ -93,10 +101,18 @@ impl Action for LoadRequest {
     type Answer = LoadAnswer;
 
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<LoadAnswer, Error> {
-        match &self.what {
+        let mut answer = match &self.what {
             RequestedLoad::System(system) => bank.load_system(system, self.options, control),
             RequestedLoad::Project => bank.load_project(self.options, control),
             RequestedLoad::File(path) => bank.load_file(&path.to_string_lossy(), self.options, control),
+        }?;
+        if self.answers_failure {
+            return Ok(answer);
         }
+        if matches!(self.what, RequestedLoad::Project) && answer.systems.is_empty() {
+            answer.status = LoadStatus::Failed;
+            answer.failure = answer.failure.or_else(|| Some(LoadFailure::no_system("none")));
+        }
+        if answer.status == LoadStatus::Loaded { Ok(answer) } else { Err(Error::Load(Box::new(answer))) }
     }
 }

@@ -1,7 +1,8 @@
 //! Checks a call's arguments against the tool's schema before serde reads them, so that an error
 //! names the wrong argument. It also accepts common mistakes of models: null or an empty string for
-//! an omitted argument, and another tool's name for an argument. With such a name, a single value
-//! and a list of one element are equivalent.
+//! an omitted argument, another tool's name for an argument, and a number, flag or list written as
+//! a string. A single value and a list of one element are equivalent. Arguments that hosts add are
+//! ignored with a note.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -35,18 +36,79 @@ fn default_timeout() -> u64 {
 
 /// Reads the arguments of the tool called `tool`. Null counts as omitted, and so does an empty
 /// string for an optional argument, because some models write these for arguments that they do not
-/// use.
+/// use. Also returns a note on ignored arguments.
 pub(crate) fn read<T: DeserializeOwned>(
     tool: &str,
     schema: &Map<String, Value>,
     mut given: Map<String, Value>,
-) -> Result<T, String> {
+) -> Result<(T, Option<String>), String> {
     given.retain(|_, value| !value.is_null());
     rename_arguments(schema, &mut given);
     drop_empty(schema, &mut given);
+    convert(schema, &mut given);
+    let ignored = take_unknown(tool, schema, &mut given)?;
     check(tool, schema, &given)?;
-    serde_json::from_value(Value::Object(given))
-        .map_err(|error| format!("The arguments of {tool} cannot be read: {error}."))
+    let read = serde_json::from_value(Value::Object(given))
+        .map_err(|error| format!("The arguments of {tool} cannot be read: {error}."))?;
+    let note = format!("{tool} ignored arguments that it does not have: {}.", ignored.join(", "));
+    Ok((read, Some(note).filter(|_| !ignored.is_empty())))
+}
+
+/// Converts values to the types of the schema: JSON in strings, as some models and hosts write
+/// numbers, flags and lists, and a single value for a list.
+fn convert(schema: &Map<String, Value>, given: &mut Map<String, Value>) {
+    for (name, value) in given {
+        let Some(property) = schema.get("properties").and_then(|properties| properties.get(name)) else {
+            continue;
+        };
+        let Some(kind) = wanted(property).filter(|kind| !is_a(value, kind)) else { continue };
+        if let Some(text) = value.as_str() {
+            // Python writes True and False.
+            let text = if kind == "boolean" { text.to_lowercase() } else { text.to_owned() };
+            let read = serde_json::from_str(&text).ok().filter(|read| is_a(read, kind));
+            read.into_iter().for_each(|read| *value = read);
+        }
+        if let Some([only]) = value.as_array().map(Vec::as_slice)
+            && is_a(only, kind)
+        {
+            *value = only.clone();
+        }
+        if kind == "array" && property.get("items").and_then(wanted).is_some_and(|item| is_a(value, item)) {
+            *value = Value::Array(vec![value.take()]);
+        }
+    }
+}
+
+/// Removes the arguments that the schema does not have, and returns their names.
+///
+/// # Errors
+/// Such an argument is spelt like an argument of the schema, or is a synonym of one.
+fn take_unknown(
+    tool: &str,
+    schema: &Map<String, Value>,
+    given: &mut Map<String, Value>,
+) -> Result<Vec<String>, String> {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let known: Vec<&str> = properties.into_iter().flat_map(Map::keys).map(String::as_str).collect();
+    let unknown = given.keys().filter(|name| !known.contains(&name.as_str())).cloned();
+    let unknown: Vec<String> = unknown.collect();
+    for name in &unknown {
+        let near = nearest::among(name, known.iter().copied());
+        let is_synonym = SYNONYMS
+            .iter()
+            .any(|group| group.contains(&name.as_str()) && group.iter().any(|other| known.contains(other)));
+        if near.is_empty() && !is_synonym {
+            given.remove(name);
+            continue;
+        }
+        let meant = near.first().map(|near| format!(" Did you mean {near}?")).unwrap_or_default();
+        return Err(format!(
+            "{tool} has no argument {}. It takes {}.{meant}",
+            quoted(name),
+            known.join(", ")
+        ));
+    }
+    Ok(unknown.iter().map(|name| quoted(name)).collect())
 }
 
 /// Drops optional arguments that are empty strings. An empty `text` stays, because it is a valid
@@ -99,19 +161,6 @@ fn rename_arguments(schema: &Map<String, Value>, given: &mut Map<String, Value>)
 fn check(tool: &str, schema: &Map<String, Value>, given: &Map<String, Value>) -> Result<(), String> {
     let none = Map::new();
     let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
-    let known: Vec<&str> = properties.keys().map(String::as_str).collect();
-    if let Some(name) = given.keys().find(|name| !properties.contains_key(*name)) {
-        if known.is_empty() {
-            return Err(format!("{tool} takes no arguments, but {} was given.", quoted(name)));
-        }
-        let near = nearest::among(name, known.iter().copied());
-        let meant = near.first().map(|near| format!(" Did you mean {near}?")).unwrap_or_default();
-        return Err(format!(
-            "{tool} has no argument {}. It takes {}.{meant}",
-            quoted(name),
-            known.join(", ")
-        ));
-    }
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
     if let Some(name) = required.filter_map(Value::as_str).find(|name| !given.contains_key(*name)) {
         let kind = properties.get(name).and_then(wanted);
@@ -217,7 +266,9 @@ mod tests {
 
     fn check(given: Value) -> Result<Sample, String> {
         let Value::Object(given) = given else { panic!("not an object") };
-        read("sample", &super::super::schema::input::<Sample>(), given)
+        let (read, note) = read("sample", &super::super::schema::input::<Sample>(), given)?;
+        assert_eq!(note, None);
+        Ok(read)
     }
 
     #[test]
@@ -225,6 +276,36 @@ mod tests {
         let expected = Sample { name: "x".into(), limit: 10 };
         assert_eq!(check(json!({ "name": "x" })).as_ref(), Ok(&expected));
         assert_eq!(check(json!({ "name": "x", "limit": null })).as_ref(), Ok(&expected));
+    }
+
+    #[test]
+    fn strings_are_converted_to_argument_types() {
+        let expected = Sample { name: "x".into(), limit: 5 };
+        assert_eq!(check(json!({ "name": "x", "limit": "5" })), Ok(expected));
+        let schema = crate::actions::tools().get("impact").unwrap().input();
+        for (given, expected) in [
+            (json!({ "names": "[\"a\", \"b\"]" }), json!({ "names": ["a", "b"] })),
+            (json!({ "names": "a" }), json!({ "names": ["a"] })),
+            (json!({ "package": ["p"] }), json!({ "package": "p" })),
+            (json!({ "diff": "True", "depth": " 2" }), json!({ "diff": true, "depth": 2 })),
+            (json!({ "diff": "yes", "names": 5 }), json!({ "diff": "yes", "names": 5 })),
+            (json!({ "package": "5" }), json!({ "package": "5" })),
+        ] {
+            let Value::Object(mut given) = given else { panic!("not an object") };
+            convert(schema, &mut given);
+            assert_eq!(Value::Object(given), expected);
+        }
+    }
+
+    #[test]
+    fn unknown_arguments_are_ignored_with_a_note() {
+        let given = json!({ "name": "x", "task_progress": "- [ ] look", "other": 1 });
+        let Value::Object(given) = given else { panic!("not an object") };
+        let schema = super::super::schema::input::<Sample>();
+        let (read, note) = read::<Sample>("sample", &schema, given).unwrap();
+        assert_eq!(read, Sample { name: "x".into(), limit: 10 });
+        let note = note.unwrap();
+        assert_eq!(note, "sample ignored arguments that it does not have: \"other\", \"task_progress\".");
     }
 
     #[test]
@@ -272,7 +353,9 @@ mod tests {
             parts: Vec<Part>,
         }
         let schema = super::super::schema::input::<Lists>();
-        let read = |given: Value| read::<Lists>("sample", &schema, given.as_object().unwrap().clone());
+        let read = |given: Value| {
+            read::<Lists>("sample", &schema, given.as_object().unwrap().clone()).map(|(read, _)| read)
+        };
         let given = read(json!({ "package": "", "names": ["x"], "parts": [{ "path": "a" }] })).unwrap();
         assert_eq!((given.package.as_str(), given.names.len(), given.parts[0].path.as_str()), ("", 1, "a"));
         for (given, expected) in [
@@ -303,10 +386,6 @@ mod tests {
             (
                 json!({ "name": "x", "limit": 21 }),
                 "The argument \"limit\" of sample must be from 1 to 20, but 21 was given.",
-            ),
-            (
-                json!({ "name": "x", "pakage": "y" }),
-                "sample has no argument \"pakage\". It takes limit, name.",
             ),
             (
                 json!({ "name": "x", "limitt": "y" }),

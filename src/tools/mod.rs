@@ -40,6 +40,12 @@ pub enum Offer {
     Daily,
     /// Listed only if it is selected: by name, with `all`, or with `read`.
     All,
+    /// The old name of a part of this tool. Answers wherever that tool does, but is never listed.
+    OldName(&'static str),
+}
+
+fn is_old_name(tool: &Tool) -> bool {
+    matches!(tool.offer(), Offer::OldName(_))
 }
 
 /// A selection of tools, sorted by name.
@@ -59,9 +65,10 @@ impl std::fmt::Debug for Tools {
 impl Tools {
     /// Selects all of `tools`.
     pub fn of(tools: &'static [Tool]) -> Self {
-        let mut list: Vec<_> = tools.iter().collect();
+        let (mut unlisted, mut list): (Vec<_>, Vec<_>) = tools.iter().partition(|tool| is_old_name(tool));
         list.sort_by_key(|tool| tool.name());
-        Self { list, unlisted: Vec::new() }
+        unlisted.sort_by_key(|tool| tool.name());
+        Self { list, unlisted }
     }
 
     /// Lists the tools that agents need daily, except those that `permissions` does not allow. The
@@ -75,7 +82,7 @@ impl Tools {
         };
         let is_daily = |tool: &&&'static Tool| tool.offer() <= Offer::Daily && !refused(tool);
         let list = self.list.iter().filter(is_daily).copied().collect();
-        Self { list, unlisted: self.list.clone() }
+        Self { list, unlisted: [&self.list[..], &self.unlisted].concat() }
     }
 
     /// Selects the tools that `choice` names: a comma-separated list of tool names, `all`, `core`,
@@ -97,13 +104,24 @@ impl Tools {
         list.dedup_by_key(|tool| tool.name());
         match list.is_empty() {
             true => Err("No tool is selected: pass tool names, or all, core or read.".to_owned()),
-            false => Ok(Self { list, unlisted: Vec::new() }),
+            false => {
+                let is_listed = |name| list.iter().any(|tool| tool.name() == name);
+                let unlisted = self.unlisted.iter().copied();
+                let unlisted =
+                    unlisted.filter(|tool| matches!(tool.offer(), Offer::OldName(new) if is_listed(new)));
+                Ok(Self { unlisted: unlisted.collect(), list })
+            }
         }
     }
 
     /// Returns the listed tools, sorted by name.
     pub fn list(&self) -> &[&'static Tool] {
         &self.list
+    }
+
+    /// Returns the old names that still answer.
+    pub fn old_names(&self) -> impl Iterator<Item = &'static Tool> {
+        self.unlisted.iter().copied().filter(|tool| is_old_name(tool))
     }
 
     /// Returns the tool called `name`. Hyphens and underscores are equivalent.
@@ -115,7 +133,7 @@ impl Tools {
         let is_meant = |other: &str| other.bytes().map(plain).eq(name.bytes().map(plain));
         let all = || self.list.iter().chain(&self.unlisted).copied();
         all().find(|tool| is_meant(tool.name())).ok_or_else(|| {
-            let known: Vec<&str> = all().map(|tool| tool.name()).collect();
+            let known: Vec<&str> = all().filter(|tool| !is_old_name(tool)).map(Tool::name).collect();
             match nearest::among(name, known.iter().copied()).first() {
                 Some(near) => format!("There is no tool called {}. Did you mean {near}?", quoted(name)),
                 None => {

@@ -17,7 +17,7 @@ use crate::answer::counted;
 /// Selects a page of a long list.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Paging {
-    /// The maximum number of entries; by default as many as fit.
+    /// The maximum number of entries.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1_000_000))]
     limit: Option<usize>,

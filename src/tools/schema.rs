@@ -19,14 +19,14 @@ pub(crate) fn input<T: JsonSchema>() -> Map<String, Value> {
             property.retain(|key, value| key != "default" || !is_nothing(value));
         }
     }
-    // Forbid unknown properties here, because serde cannot do so for flattened structs.
-    schema.insert("additionalProperties".to_owned(), Value::Bool(false));
     schema
 }
 
 /// Reduces an enumeration to its names, because hosts and the command line expect a plain list of
-/// names. The property's description explains the names.
+/// names. The property's description explains the names. Also accepts additional properties,
+/// because hosts add their own.
 fn names_only(schema: &mut Schema) {
+    schema.remove("additionalProperties");
     if let Some(Value::Array(choices)) = schema.remove("oneOf") {
         let names = choices.iter().filter_map(|choice| choice.get("const")).cloned().collect();
         schema.insert("type".to_owned(), "string".into());
@@ -263,6 +263,7 @@ mod tests {
         });
         assert_eq!(input::<Given>()["properties"], expected);
         assert!(!input::<Given>().contains_key("$defs"));
+        assert!(!input::<Given>().contains_key("additionalProperties"));
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub struct Tool {
     may_need: &'static [Permission],
     starts: Option<Starts>,
     of_image: bool,
-    immediate: bool,
+    immediate: fn(&Object) -> bool,
     short: bool,
     schemas: OnceLock<Schemas>,
     render: fn() -> Schemas,
@@ -88,7 +88,8 @@ impl Tool {
     /// Creates a tool that takes `A` and answers with `O`; the schemas are generated from these
     /// types. An answer that exceeds the budget is truncated; pages of a long list already fit.
     ///
-    /// Optional fields of `A` need serde defaults. Unknown arguments are rejected.
+    /// Optional fields of `A` need serde defaults. Unknown arguments are ignored with a note, unless
+    /// they look like a misspelt argument.
     pub fn new<A, O>(
         about: About,
         body: impl Fn(&Session, A, &Call) -> Result<ToolAnswer, Failure> + Send + Sync + 'static,
@@ -104,13 +105,16 @@ impl Tool {
             may_need: &[],
             starts: None,
             of_image: false,
-            immediate: false,
+            immediate: |_| false,
             short: false,
             schemas: OnceLock::new(),
             render: || Schemas { input: schema::input::<A>(), output: schema::output::<O>() },
             body: Box::new(move |session, given, schema, call| {
-                let read = arguments::read(about.name, schema, given).map_err(Failure::arguments)?;
-                body(session, read, call)
+                let (read, ignored) =
+                    arguments::read(about.name, schema, given).map_err(Failure::arguments)?;
+                let mut answer = body(session, read, call)?;
+                answer.notes.extend(ignored);
+                Ok(answer)
             }),
         }
     }
@@ -126,7 +130,13 @@ impl Tool {
     /// that reads requests may run the tool.
     #[must_use]
     pub fn immediate(self) -> Self {
-        Self { immediate: true, ..self }
+        self.immediate_if(|_| true)
+    }
+
+    /// Marks the calls that `condition` selects by their arguments as fast.
+    #[must_use]
+    pub fn immediate_if(self, condition: fn(&Object) -> bool) -> Self {
+        Self { immediate: condition, ..self }
     }
 
     /// Marks a tool that runs code as short: a call does not wait for the lane of long work.
@@ -191,13 +201,13 @@ impl Tool {
     }
 
     /// Returns whether a call in `session` neither waits for Lisp nor walks a directory tree.
-    pub fn is_immediate(&self, session: &Session) -> bool {
-        self.immediate && !self.catches_up(session)
+    pub fn is_immediate(&self, session: &Session, arguments: &Object) -> bool {
+        (self.immediate)(arguments) && !self.catches_up(session, arguments)
     }
 
     /// Returns whether a call first queries Lisp for definitions made from a connected editor.
-    fn catches_up(&self, session: &Session) -> bool {
-        (self.of_image || !self.immediate) && session.swank().is_some()
+    fn catches_up(&self, session: &Session, arguments: &Object) -> bool {
+        (self.of_image || !(self.immediate)(arguments)) && session.swank().is_some()
     }
 
     /// Returns whether a call does not wait for the lane of long work.
@@ -239,7 +249,7 @@ impl Tool {
             session.permit_to(self.name(), permission)?;
         }
         session.submit_as_client();
-        if let Some(bank) = session.started().filter(|_| self.catches_up(session)) {
+        if let Some(bank) = session.started().filter(|_| self.catches_up(session, &arguments)) {
             bank.catch_up();
         }
         let is_moving = || self.of_image && session.started().is_some_and(Steelbank::is_loading);

@@ -65,12 +65,18 @@ pub struct ProjectSettings {
     pub userinit: Option<PathBuf>,
 }
 
+/// Returns the program's cache folder, unless its environment names another one.
+pub(crate) fn default_cache() -> Option<PathBuf> {
+    Some(std::env::home_dir()?.join(".cache/steelbank"))
+}
+
 impl ProjectSettings {
-    /// Returns settings for the project in the folder `root`: fasls and sidecars go to its
-    /// subfolder `.steelbank`, and no init file is loaded.
+    /// Returns settings for the project in the folder `root`: fasls and sidecars go to
+    /// `.cache/steelbank/projects` in the home folder, and no init file is loaded.
     pub fn in_folder(root: impl Into<PathBuf>) -> Self {
-        let root = root.into();
-        Self { cache: root.join(".steelbank"), root: Some(root), userinit: None }
+        let cache =
+            default_cache().unwrap_or_else(|| std::env::temp_dir().join("steelbank")).join("projects");
+        Self { cache, root: Some(root.into()), userinit: None }
     }
 
     /// Returns settings without a project: files are loaded by path, and fasls and sidecars go to

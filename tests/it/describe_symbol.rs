@@ -1,11 +1,11 @@
 //! Tests describe-symbol field by field, for symbols of every kind.
 
-use steelbank::DescribeSymbolRequest;
 use steelbank::actions::symbols::describe_symbol::Description;
 use steelbank::actions::uses::who::WhoRequest;
-use steelbank::answer::LispName;
 use steelbank::answer::lookup::LookupStatus;
+use steelbank::answer::{LispName, NotFound};
 use steelbank::xref::Access;
+use steelbank::{Control, DescribeSymbolRequest, Error};
 
 use crate::asks::Asks;
 use crate::image::{bank, evaluate};
@@ -119,10 +119,9 @@ fn names_are_read_as_lisp_reads_them() {
         bank().answer(&DescribeSymbolRequest::new("|mixed Case|").package("CL-USER")).description.unwrap();
     assert_eq!(description.symbol, "cl-user::|mixed Case|");
     assert_eq!(description.function.unwrap().arglist.as_deref(), Some("(|arg One|)"));
-    assert_eq!(
-        bank().answer(&DescribeSymbolRequest::new("mixed case").package("CL-USER")).status,
-        LookupStatus::NoSymbol
-    );
+    let request = DescribeSymbolRequest::new("mixed case").package("CL-USER");
+    let error = bank().ask(&request, &Control::default()).unwrap_err();
+    assert!(matches!(error, Error::NotFound(NotFound::Symbol { status: LookupStatus::NoSymbol, .. })));
     assert_eq!(describe(":test").symbol, ":test");
 }
 

@@ -42,7 +42,7 @@ fn concurrent_loads_are_joined() {
                 let control = control.on_progress(move |_| {
                     begun.fetch_add(1, Ordering::SeqCst);
                 });
-                bank.run(&LoadRequest::system("slow"), &control).unwrap()
+                bank.run(&LoadRequest::system("slow").failure_as_answer(), &control).unwrap()
             })
         })
         .collect();
@@ -89,7 +89,7 @@ fn concurrent_loads_are_joined() {
     let leading = {
         let (bank, control) = (bank.clone(), control.clone());
         let control = control.on_progress(move |_| first.send(()).unwrap_or(()));
-        std::thread::spawn(move || bank.run(&LoadRequest::system("slow"), &control))
+        std::thread::spawn(move || bank.run(&LoadRequest::system("slow").failure_as_answer(), &control))
     };
     seen.recv().unwrap();
     std::thread::sleep(Duration::from_millis(300));
@@ -100,7 +100,7 @@ fn concurrent_loads_are_joined() {
     assert_eq!(bank.value("(slow::g)"), "3");
 
     // Load all systems. One of them is defined in a file with another name.
-    let all = bank.run(&LoadRequest::project(), &control).unwrap();
+    let all = bank.run(&LoadRequest::project().failure_as_answer(), &control).unwrap();
     let ended: Vec<_> = all.systems.iter().map(|system| (system.system.as_str(), system.status)).collect();
     use LoadStatus::{Failed, Loaded};
     assert_eq!(ended, [("other", Loaded), ("slow", Loaded), ("slow/needs", Failed), ("slow/tests", Loaded)]);
@@ -123,9 +123,9 @@ fn failed_load_reports_undefined_functions() {
     assert_eq!(undefined.place.as_ref().unwrap().line, Some(3), "{answer:?}");
     expect_text("undefined function", &undefined.message);
     // Paths are relative to the project.
-    let answer = bank.done(&LoadRequest::file("src/a.lisp"));
+    let answer = bank.done(&LoadRequest::file("src/a.lisp").failure_as_answer());
     assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
-    let failure = bank.done(&LoadRequest::file("a.lisp")).failure.unwrap();
+    let failure = bank.done(&LoadRequest::file("a.lisp").failure_as_answer()).failure.unwrap();
     assert_eq!(failure.kind, FailureKind::File);
     expect_text("misplaced file", &failure.remedies.join("\n"));
     // A load is answered although the index cannot be refreshed.
@@ -135,7 +135,7 @@ fn failed_load_reports_undefined_functions() {
         bank.run(&EvaluateRequest::new(broken).values(), &Control::new(Duration::from_secs(60))).is_err(),
         "the index cannot follow"
     );
-    let answer = bank.done(&LoadRequest::file("src/a.lisp"));
+    let answer = bank.done(&LoadRequest::file("src/a.lisp").failure_as_answer());
     assert_eq!((answer.status, answer.compiled.len()), (LoadStatus::Loaded, 1), "{answer:?}");
     assert!(
         answer.cautions.iter().any(|caution| matches!(caution, Caution::IndexStaleAfterLoad(_))),
@@ -159,9 +159,13 @@ fn concurrent_project_loads_are_joined() {
         }
     });
     let leader = bank.clone();
-    let leader = std::thread::spawn(move || leader.run(&LoadRequest::project(), &control).unwrap());
+    let leader = std::thread::spawn(move || {
+        leader.run(&LoadRequest::project().failure_as_answer(), &control).unwrap()
+    });
     second.recv().unwrap();
-    let joined = bank.run(&LoadRequest::project(), &Control::new(Duration::from_secs(100))).unwrap();
+    let joined = bank
+        .run(&LoadRequest::project().failure_as_answer(), &Control::new(Duration::from_secs(100)))
+        .unwrap();
     for answer in [joined, leader.join().unwrap()] {
         assert_eq!((answer.compiled.len(), answer.diagnostics.len()), (2, 1), "{answer:?}");
         assert_eq!(answer.systems.len(), 2, "{answer:?}");

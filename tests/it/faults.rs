@@ -495,7 +495,7 @@ fn waiting_for_oneself_is_an_error() {
 fn maximal_deadline_is_accepted() {
     assert_eq!(bank().values("(+ 40 2)"), ["42"]);
     let control = Control::new(Duration::MAX);
-    let load = bank().run(&LoadRequest::file("/no/such/file.lisp"), &control).unwrap();
+    let load = bank().run(&LoadRequest::file("/no/such/file.lisp").failure_as_answer(), &control).unwrap();
     assert_ne!(load.status, steelbank::loaded::LoadStatus::Loaded);
     assert!(!bank().is_loading());
     sound();

@@ -3,7 +3,7 @@
 use crate::asks::Asks;
 use crate::folder::Folder;
 use crate::image::{bank, evaluate};
-use steelbank::WhoRequest;
+use steelbank::{Control, WhoRequest};
 
 #[track_caller]
 fn callers(name: &str, expected: &[&str]) {
@@ -137,8 +137,8 @@ fn callers_include_all_code_of_a_name() {
 #[test]
 fn deleted_symbols_and_packages_are_not_found() {
     let status = |name: &str, package: &str| {
-        let answer = bank().answer(&WhoRequest::calls(name).package(package));
-        answer.symbol.map(|symbol| symbol.text.to_string())
+        let answer = bank().ask(&WhoRequest::calls(name).package(package), &Control::default());
+        answer.ok().and_then(|answer| answer.symbol).map(|symbol| symbol.text.to_string())
     };
     assert_eq!(status("fresh-8::x", "CL-USER"), None);
     evaluate("(progn (defpackage :fresh-8 (:use :cl) (:nicknames :fresh-eight)) (intern \"X\" :fresh-8) t)");

@@ -14,7 +14,7 @@ use steelbank::actions::uses::who::WhoRequest;
 use steelbank::answer::location::columns;
 use steelbank::loaded::{FailureKind, LoadAnswer, LoadFailure, LoadStatus, Severity};
 use steelbank::{
-    Control, DescribeSymbolRequest, Kind, ListSystemsRequest, LoadRequest, ProjectSettings, Steelbank,
+    Control, DescribeSymbolRequest, Error, Kind, ListSystemsRequest, LoadRequest, ProjectSettings, Steelbank,
 };
 
 use crate::child::wait_while;
@@ -38,7 +38,8 @@ fn define(root: &Path, name: &str, files: &[(&str, &str)]) {
 }
 
 fn within(bank: &Steelbank, system: &str, seconds: u64) -> LoadAnswer {
-    bank.run(&LoadRequest::system(system), &Control::new(Duration::from_secs(seconds))).unwrap()
+    bank.run(&LoadRequest::system(system).failure_as_answer(), &Control::new(Duration::from_secs(seconds)))
+        .unwrap()
 }
 
 fn failed(bank: &Steelbank, system: &str) -> (LoadAnswer, LoadFailure) {
@@ -96,7 +97,7 @@ fn index_survives_concurrent_redefinitions() {
            t)",
     );
     for _ in 0..50 {
-        let answer = bank.done(&LoadRequest::file("a.lisp"));
+        let answer = bank.done(&LoadRequest::file("a.lisp").failure_as_answer());
         assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
         assert!(answer.cautions.is_empty(), "{:?}", answer.cautions);
     }
@@ -312,7 +313,10 @@ fn init_file_configures_asdf_or_is_reported() {
         ("init exits", "(exit)", 60),
     ] {
         fs::write(&init, text).unwrap();
-        let outcome = bank.run(&LoadRequest::system("here"), &Control::new(Duration::from_secs(seconds)));
+        let outcome = bank.run(
+            &LoadRequest::system("here").failure_as_answer(),
+            &Control::new(Duration::from_secs(seconds)),
+        );
         expect_text(name, &outcome.unwrap_err().to_string());
     }
     // An init file may configure translations and a registry.
@@ -343,8 +347,37 @@ fn malformed_source_registry_is_reported() {
     own_process!([("CL_SOURCE_REGISTRY", "relative/path")]);
     let root = folder("registry");
     let bank = project(&root, &root.join("cache"));
-    let error = bank.run(&LoadRequest::system("any"), &Control::default()).unwrap_err();
+    let error = bank.run(&LoadRequest::system("any").failure_as_answer(), &Control::default()).unwrap_err();
     expect_text("malformed source registry", &error.to_string());
+}
+
+/// A program that uses `?` must not continue with an image that lacks the project.
+#[test]
+fn library_loads_fail_as_errors() {
+    own_process!();
+    let root = folder("library");
+    let missing = ProjectSettings::in_folder(root.join("missing"));
+    assert!(!missing.cache.starts_with(&root));
+    let error = Steelbank::builder().project(missing).start().unwrap_err();
+    assert!(format!("{error:?}").ends_with("/missing not found"), "{error:?}");
+    let bank = project(&root, &root.join("cache"));
+    let run = |request: LoadRequest| bank.run(&request, &Control::default()).unwrap_err();
+    assert!(matches!(run(LoadRequest::system("none")), Error::Load(answer) if answer.failure.is_some()));
+    assert!(run(LoadRequest::project()).to_string().contains("No .asd file"));
+    define(&root, "bad", &[("bad", "(defun bad (x) (list x))\n(error \"no\")")]);
+    let error = run(LoadRequest::system("bad"));
+    assert!(error.to_string().starts_with("System bad is not loaded"), "{error}");
+    assert_eq!(format!("{error:?}"), error.to_string());
+    define(&root, "good", &[("good", "(defun good (x)\n  (list (bad x)\n        (bad 1)))")]);
+    bank.run(&LoadRequest::system("good"), &Control::default()).unwrap();
+    let callers = bank.answer(&WhoRequest::calls("bad"));
+    let user = callers.users.get(0).unwrap();
+    let places: Vec<String> = user.places().map(ToString::to_string).collect();
+    assert_eq!(places, ["good.lisp:2:10", "good.lisp:3:10"]);
+    assert!(callers.to_string().ends_with("good.lisp:2:10: cl-user::good, also at 3:10"), "{callers}");
+    let requests = [WhoRequest::calls("none"), WhoRequest::calls("none").recorded()];
+    let missing = requests.map(|request| bank.ask(&request, &Control::default()).unwrap_err());
+    assert!(missing.iter().all(|error| matches!(error, Error::NotFound(_))));
 }
 
 #[test]
@@ -355,7 +388,7 @@ fn files_are_loaded_without_a_project() {
     write(root.join("single.lisp"), "(list cl-user::*init*)");
     let settings = ProjectSettings::without_root(root.join("cache")).userinit(root.join("init.lisp"));
     let bank = Steelbank::builder().project(settings).start().unwrap();
-    let file = |path: &str| bank.done(&LoadRequest::file(path));
+    let file = |path: &str| bank.done(&LoadRequest::file(path).failure_as_answer());
     let answer = file(&root.join("single.lisp").display().to_string());
     assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
     assert_eq!(below(&root.join("cache"), ".fasl").len(), 1);
@@ -430,8 +463,9 @@ fn positions_survive_stopped_loads_and_damage() {
     // A load that stops inside a file records fewer positions. The positions of the previous load
     // are still reported.
     write(root.join("slow.lisp"), "");
-    let stopped =
-        bank.run(&LoadRequest::system("rec").force(), &Control::new(Duration::from_secs(3))).unwrap();
+    let stopped = bank
+        .run(&LoadRequest::system("rec").force().failure_as_answer(), &Control::new(Duration::from_secs(3)))
+        .unwrap();
     assert_eq!(stopped.status, LoadStatus::TimedOut, "{stopped:?}");
     fs::remove_file(root.join("slow.lisp")).unwrap();
     assert_eq!(bank.answer(&request), whole);
@@ -484,7 +518,9 @@ fn reread_system_definition_keeps_load_state() {
         systems.into_iter().map(|system: SystemEntry| (system.name, system.loaded)).collect()
     };
     let loaded = [("good".to_owned(), true), ("good/tests".to_owned(), true), ("third".to_owned(), false)];
-    let all = bank.run(&LoadRequest::project(), &Control::new(Duration::from_secs(300))).unwrap();
+    let all = bank
+        .run(&LoadRequest::project().failure_as_answer(), &Control::new(Duration::from_secs(300)))
+        .unwrap();
     assert_eq!(all.status, LoadStatus::Failed, "{all:?}");
     let statuses: Vec<LoadStatus> = all.systems.iter().map(|system| system.status).collect();
     assert_eq!(statuses, [LoadStatus::Loaded, LoadStatus::Loaded, LoadStatus::Failed], "{all:?}");
@@ -550,7 +586,7 @@ fn project_without_system_is_a_failure() {
     let root = folder("no-system");
     fs::create_dir(root.join(".git")).unwrap();
     let bank = project(&root, &root.join("cache"));
-    let load = || bank.run(&LoadRequest::project(), &Control::default()).unwrap();
+    let load = || bank.run(&LoadRequest::project().failure_as_answer(), &Control::default()).unwrap();
     assert_eq!(load().status, LoadStatus::Loaded);
     fs::write(root.join("a.lisp"), "(defun a ())").unwrap();
     let answer = load();

@@ -55,16 +55,28 @@ fn tools_list_is_complete_and_stable() {
     assert_eq!(first, client.request("tools/list", json!({}))["result"]);
     assert_eq!(first, listing(steelbank::actions::tools()));
     let tools = first["tools"].as_array().unwrap();
-    for name in ["describe-symbol", "who-calls", "who-references", "who-binds", "who-sets", "status"] {
-        assert!(tools.iter().any(|tool| tool["name"] == name), "{name}");
+    let is_listed = |name: &str| tools.iter().any(|tool| tool["name"] == name);
+    for name in
+        ["describe-symbol", "who-calls", "who-references", "macroexpand", "interface", "path", "status"]
+    {
+        assert!(is_listed(name), "{name}");
     }
+    // Old names still answer.
+    for (old, use_type) in [("who-sets", "set"), ("who-binds", "bind"), ("who-macroexpands", "macro")] {
+        assert!(!is_listed(old), "{old}");
+        let name = if use_type == "macro" { "cl:when" } else { "cl:*print-base*" };
+        let new = client.call("who-references", json!({ "name": name, "type": use_type }));
+        assert_eq!(client.call(old, json!({ "name": name })), new, "{old}");
+    }
+    let daily = listing(&steelbank::actions::tools().daily(steelbank::tools::Permissions::default()));
+    assert!(daily.to_string().chars().count() <= 25_000);
     for tool in tools {
         let name = &tool["name"];
         assert!(tool["description"].as_str().unwrap().len() > 60, "{name}");
         assert!(!tool["title"].as_str().unwrap().is_empty(), "{name}");
         assert_eq!(tool["inputSchema"]["type"], "object", "{name}");
         assert_eq!(tool["outputSchema"]["type"], "object", "{name}");
-        for hint in ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"] {
+        for hint in ["readOnlyHint", "openWorldHint"] {
             assert!(tool["annotations"][hint].is_boolean(), "{name} {hint}");
         }
     }

@@ -143,7 +143,7 @@ fn diagnostic_ends_with_its_form() {
 ";
     fs::write(root.join("undefined.lisp"), text).unwrap();
     let bank = project(&root, &root.join("cache"));
-    let request = steelbank::LoadRequest::file(root.join("undefined.lisp"));
+    let request = steelbank::LoadRequest::file(root.join("undefined.lisp")).failure_as_answer();
     let answer = bank.done(&request);
     let told: Vec<(String, u32, u32)> = answer
         .diagnostics

@@ -87,7 +87,7 @@ pub(crate) fn libraries_project(name: &str) -> (Folder, Steelbank) {
 
 /// Loads `system`.
 pub(crate) fn load(bank: &Steelbank, system: &str) -> LoadAnswer {
-    bank.run(&LoadRequest::system(system), &Control::new(LONG)).unwrap()
+    bank.run(&LoadRequest::system(system).failure_as_answer(), &Control::new(LONG)).unwrap()
 }
 
 fn write(folder: &Path, files: &[(&str, &str)]) {
@@ -120,14 +120,14 @@ fn project_is_loaded_and_queried() {
         assert!(at.done <= at.total.unwrap(), "{at:?}");
         heard.fetch_add(1, Ordering::SeqCst);
     });
-    let answer = bank.run(&LoadRequest::system("shop"), &control).unwrap();
+    let answer = bank.run(&LoadRequest::system("shop").failure_as_answer(), &control).unwrap();
     assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
     assert_eq!(answer.compiled.len(), 2);
     assert_eq!(news.load(Ordering::SeqCst), 4, "each file is compiled and loaded");
     let forced = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&forced);
     let control = Control::new(LONG).on_progress(move |at| heard.lock().unwrap().push((at.done, at.total)));
-    let request = LoadRequest::system("shop").force();
+    let request = LoadRequest::system("shop").force().failure_as_answer();
     assert_eq!(bank.run(&request, &control).unwrap().status, LoadStatus::Loaded);
     let steps: Vec<_> = (1..=4).map(|step| (step, Some(4))).collect();
     assert_eq!(*forced.lock().unwrap(), steps, "a forced load repeats all steps");
@@ -276,7 +276,7 @@ fn changed_within_a_second(bank: &Steelbank, root: &Path) {
 fn single_files(bank: &Steelbank, root: &Path) {
     let load = |name: &str| {
         let path = root.join(name).display().to_string();
-        bank.run(&LoadRequest::file(&path), &Control::new(LONG)).unwrap()
+        bank.run(&LoadRequest::file(&path).failure_as_answer(), &Control::new(LONG)).unwrap()
     };
     write(root, &[("extra.lisp", "(in-package :shop)\n(defun extra ()\n  (price 2))\n")]);
     let answer = load("extra.lisp");
@@ -306,7 +306,7 @@ fn questions_beside_a_load(bank: &Steelbank) {
     let loading = {
         let (bank, control) = (bank.clone(), control.clone());
         let control = control.on_progress(move |_| begun.send(()).unwrap_or(()));
-        std::thread::spawn(move || bank.run(&LoadRequest::system("shop/slow"), &control))
+        std::thread::spawn(move || bank.run(&LoadRequest::system("shop/slow").failure_as_answer(), &control))
     };
     begins.recv().unwrap();
     let found = bank.answer(&CodeFindReferencesRequest::new("shop::price"));

@@ -249,7 +249,7 @@ fn export_without_loaded_files_is_an_error() {
     let cancelled = Control::default();
     cancelled.cancellation().cancel();
     fs::write(root.join("a.lisp"), "(defun a ())").unwrap();
-    let request = steelbank::LoadRequest::file(root.join("a.lisp"));
+    let request = steelbank::LoadRequest::file(root.join("a.lisp")).failure_as_answer();
     bank.done(&request);
     assert!(write_scip(&bank, ScipFormat::Protobuf, &[], &mut Vec::new(), &cancelled).is_err());
 }

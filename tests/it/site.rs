@@ -204,7 +204,7 @@ fn foreign_folder_is_not_overwritten() {
     let root = folder("site-folders");
     fs::write(root.join("a.lisp"), "(defun a ())\n").unwrap();
     let bank = project(&root, &root.join("cache"));
-    bank.done(&steelbank::LoadRequest::file(root.join("a.lisp")));
+    bank.done(&steelbank::LoadRequest::file(root.join("a.lisp")).failure_as_answer());
     let refused = |to: &Path, control: &Control| write_site(&bank, to, control).unwrap_err().to_string();
     let out = folder("site-folders-out");
     let foreign = out.join("foreign");
@@ -273,7 +273,7 @@ fn full_disk_keeps_the_previous_site() {
     let text: String = (0..300).map(|number| format!("(defun f{number} () (f{}))\n", number / 2)).collect();
     fs::write(root.join("a.lisp"), text).unwrap();
     let bank = project(&root, &root.join("cache"));
-    bank.done(&steelbank::LoadRequest::file(root.join("a.lisp")));
+    bank.done(&steelbank::LoadRequest::file(root.join("a.lisp")).failure_as_answer());
     let out = folder("site-full-out");
     let before = write(&bank, &out.join("site"));
     limit_files(Some(20_000));

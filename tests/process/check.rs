@@ -98,7 +98,7 @@ fn check_rejects_macros_defined_after_their_calls() {
     }
     fs::write(folder.join("project/b.lisp"), text).unwrap();
     for kept in [false, true] {
-        let answer = bank.run(&LoadRequest::system("shop"), &control).unwrap();
+        let answer = bank.run(&LoadRequest::system("shop").failure_as_answer(), &control).unwrap();
         assert_eq!((answer.diagnostics[0].severity, answer.diagnostics[0].kept), (Severity::Error, kept));
         assert!(answer.failure.is_none(), "{answer:?}");
     }
@@ -111,7 +111,7 @@ fn check_of_unwritten_texts_changes_nothing() {
     let bank = project(&folder);
     let control = Control::new(LONG);
     let root = bank.root().unwrap().to_path_buf();
-    assert!(bank.run(&LoadRequest::system("shop"), &control).unwrap().failure.is_none());
+    assert!(bank.run(&LoadRequest::system("shop").failure_as_answer(), &control).unwrap().failure.is_none());
     // The names of the loaded files are cached after the load.
     bank.answer(&WhoRequest::calls("shop::total").package("CL-USER"));
     let has_names = || {
@@ -269,7 +269,12 @@ fn scratch_copy_keeps_effects_from_the_image() {
     let alone = CheckRequest { edits, ..CheckRequest::default() };
     let died = bank.done(&alone);
     assert!(!died.loads && died.failures[0].path.as_ref().unwrap().ends_with("/b.lisp"), "{died:?}");
-    assert!(bank.run(&LoadRequest::system("shop"), &Control::new(LONG)).unwrap().failure.is_none());
+    assert!(
+        bank.run(&LoadRequest::system("shop").failure_as_answer(), &Control::new(LONG))
+            .unwrap()
+            .failure
+            .is_none()
+    );
     let session = Session::new(bank).allowing(Permissions::ALL);
     let ask = |tool: &str, arguments: Value| {
         let arguments = arguments.as_object().unwrap().clone();

@@ -76,7 +76,9 @@ impl Cut {
         let root = project(&folder);
         let settings = ProjectSettings::in_folder(&root).cache(folder.join("home/projects"));
         let bank = Steelbank::builder().project(settings).program(STEELBANK.into()).start().unwrap();
-        let loaded = bank.run(&LoadRequest::system("cut"), &Control::new(Duration::from_secs(300))).unwrap();
+        let loaded = bank
+            .run(&LoadRequest::system("cut").failure_as_answer(), &Control::new(Duration::from_secs(300)))
+            .unwrap();
         assert!(loaded.failure.is_none());
         let plan = bank.answer(&RenameRequest::new("cut:hub", "centre"));
         assert_eq!(plan.files.len(), FILES + 1);

@@ -69,7 +69,12 @@ fn project(folder: &Path) -> Steelbank {
     let root = write(folder);
     let settings = ProjectSettings::in_folder(root).cache(folder.join("cache"));
     let bank = Steelbank::builder().project(settings).program(STEELBANK.into()).start().unwrap();
-    assert!(bank.run(&LoadRequest::system("rn"), &Control::new(LONG)).unwrap().failure.is_none());
+    assert!(
+        bank.run(&LoadRequest::system("rn").failure_as_answer(), &Control::new(LONG))
+            .unwrap()
+            .failure
+            .is_none()
+    );
     bank
 }
 
@@ -359,8 +364,9 @@ fn file_with_stopped_load_is_skipped() {
     // The load of slow.lisp never ends. The load of once.lisp ends, because `busy` does not exist.
     fs::write(root.join("slow.lisp"), "(defun rn::slow () (rn:area 1 2))\n(loop)\n").unwrap();
     fs::write(root.join("once.lisp"), "(when (probe-file \"busy\") (loop))\n").unwrap();
-    let load =
-        |name: &str, allowed| bank.run(&LoadRequest::file(name), &Control::new(allowed)).unwrap().status;
+    let load = |name: &str, allowed| {
+        bank.run(&LoadRequest::file(name).failure_as_answer(), &Control::new(allowed)).unwrap().status
+    };
     assert_eq!(load("slow.lisp", Duration::from_secs(1)), LoadStatus::TimedOut);
     let request = RenameRequest::new("rn:area", "surface");
     let verified = verify(&bank, &request, &plan(&bank, &request), false);
@@ -431,7 +437,12 @@ fn exports_used_by_other_files_are_verified() {
     let settings = ProjectSettings::in_folder(root.canonicalize().unwrap()).cache(folder.0.join("cache"));
     let bank = Steelbank::builder().project(settings).program(STEELBANK.into()).start().unwrap();
     for system in ["rx", "rx/test"] {
-        assert!(bank.run(&LoadRequest::system(system), &Control::new(LONG)).unwrap().failure.is_none());
+        assert!(
+            bank.run(&LoadRequest::system(system).failure_as_answer(), &Control::new(LONG))
+                .unwrap()
+                .failure
+                .is_none()
+        );
     }
     let request = RenameRequest::new("rx:area", "surface");
     let planned = plan(&bank, &request);

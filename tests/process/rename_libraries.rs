@@ -79,7 +79,9 @@ fn random_renames_verify_and_wrong_plans_fail() {
 fn child(root: &Path) {
     let settings = ProjectSettings::in_folder(root).cache(root.parent().unwrap().join("cache"));
     let bank = Steelbank::builder().project(settings).program(STEELBANK.into()).start().unwrap();
-    let loaded = bank.run(&LoadRequest::project(), &Control::new(Duration::from_secs(600))).unwrap();
+    let loaded = bank
+        .run(&LoadRequest::project().failure_as_answer(), &Control::new(Duration::from_secs(600)))
+        .unwrap();
     let failed = loaded.systems.iter().filter(|system| system.failure.is_some()).count();
     let mut random = Random::new(number("STEELBANK_RENAMES_SEED", 1) as u64);
     let names = some_names(&bank, usize::MAX, &mut random);

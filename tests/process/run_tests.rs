@@ -25,7 +25,9 @@ fn test_that_kills_lisp_has_status_died() {
     fs::write(root.join("t.lisp"), tests).unwrap();
     let settings = ProjectSettings::in_folder(root).cache(folder.join("cache"));
     let bank = Steelbank::builder().project(settings).program(STEELBANK.into()).start().unwrap();
-    let loaded = bank.run(&LoadRequest::system("die"), &Control::new(Duration::from_secs(300))).unwrap();
+    let loaded = bank
+        .run(&LoadRequest::system("die").failure_as_answer(), &Control::new(Duration::from_secs(300)))
+        .unwrap();
     assert!(loaded.failure.is_none(), "{loaded:?}");
     let session =
         Session::new(bank.clone()).with_tools(steelbank::actions::tools().clone()).allowing(Permissions::ALL);

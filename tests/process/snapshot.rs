@@ -54,13 +54,15 @@ fn answers() {
         fs::write(path, text).unwrap();
         let compiled = match told["by"].as_str().unwrap() {
             "reload" => bank.run(&ReloadRequest::new(), &control).unwrap().load.compiled,
-            "load-system" => bank.run(&LoadRequest::system(systems[0]), &control).unwrap().compiled,
-            _ => bank.run(&LoadRequest::project(), &control).unwrap().compiled,
+            "load-system" => {
+                bank.run(&LoadRequest::system(systems[0]).failure_as_answer(), &control).unwrap().compiled
+            }
+            _ => bank.run(&LoadRequest::project().failure_as_answer(), &control).unwrap().compiled,
         };
         said.push(json!(compiled.len()));
     }
     for system in &systems {
-        let answer = bank.run(&LoadRequest::system(*system), &control).unwrap();
+        let answer = bank.run(&LoadRequest::system(*system).failure_as_answer(), &control).unwrap();
         let mut answer = serde_json::to_value(answer).unwrap();
         answer["duration_ms"] = Value::Null;
         // The order of independent files is not specified.
@@ -89,7 +91,7 @@ fn answers() {
     ask("list-systems", json!({}));
     // A second load has nothing to do.
     for system in &systems {
-        let again = bank.run(&LoadRequest::system(*system), &control).unwrap();
+        let again = bank.run(&LoadRequest::system(*system).failure_as_answer(), &control).unwrap();
         said.push(json!([again.status, again.compiled, again.cached, again.diagnostics]));
     }
     let (fresh, part, why) = match bank.started_from() {

@@ -278,8 +278,9 @@ fn show_doubts(bank: &Steelbank, name: &str) {
 pub(crate) fn report(bank: &Steelbank, systems: &[String], folders: [&Path; 2]) -> Vec<String> {
     let mut report = Vec::new();
     for system in systems {
-        let answer =
-            bank.run(&LoadRequest::system(system), &Control::new(Duration::from_secs(3600))).unwrap();
+        let answer = bank
+            .run(&LoadRequest::system(system).failure_as_answer(), &Control::new(Duration::from_secs(3600)))
+            .unwrap();
         report.push(format!("{system}: {:?} {:?}", answer.status, failure(&answer)));
         let mut said: Vec<String> = answer
             .diagnostics

@@ -45,7 +45,7 @@ pub struct CheckAnswer {
     pub compiled: Vec<String>,
     /// Number of files that were compiled.
     pub compiled_count: usize,
-    /// The diagnostics, most severe first.
+    /// The diagnostics, those of libraries last, most severe first.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "as_shown")]
     #[schemars(with = "Vec<ShownDiagnostic>", default)]
     pub diagnostics: Vec<Diagnostic>,
@@ -118,7 +118,7 @@ impl CheckAnswer {
     /// [`LISTED_DIAGNOSTICS`].
     pub(crate) fn finish(&mut self) {
         self.compiled_count = self.compiled.len();
-        self.diagnostics.sort_by_key(|diagnostic| diagnostic.severity);
+        self.diagnostics.sort_by_key(|diagnostic| (diagnostic.library, diagnostic.severity));
         let total = self.diagnostics.len() + self.not_listed;
         self.diagnostics.truncate(LISTED_DIAGNOSTICS);
         self.diagnostics_total = Some(total).filter(|total| *total > self.diagnostics.len());

@@ -13,11 +13,10 @@ use crate::handle::loaded::LoadAnswer;
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ReloadRequest {
-    /// Files, relative to the project. Default: all files that changed after they were loaded.
+    /// Default: all files that changed after they were loaded.
     #[serde(default)]
     pub paths: Vec<String>,
-    /// Remove from the image definitions that are no longer in their file. Without this, they are
-    /// only listed.
+    /// Remove definitions from the image that are no longer in their file.
     #[serde(default)]
     pub remove: bool,
     /// Continue after files that fail to compile.

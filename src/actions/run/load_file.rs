@@ -39,6 +39,6 @@ fn load(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, 
     let order = LoadedItem::File(given.path.clone());
     let bank = session.bank()?;
     session.recovery().note_begun(&order);
-    let outcome = bank.run(&LoadRequest::file(&given.path), &control);
+    let outcome = bank.run(&LoadRequest::file(&given.path).failure_as_answer(), &control);
     loaded(session, order, outcome, given.detail)
 }

@@ -25,8 +25,7 @@ use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, Too
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
-    /// The system's name, as in (asdf:load-system "name"). Default: all systems of the project,
-    /// including tests.
+    /// The system's name. Default: all systems of the project, including tests.
     #[serde(default)]
     system: Option<String>,
     /// Recompile the system's own files even if they have not changed.
@@ -46,10 +45,10 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "load-system",
         title: "Load a system",
-        description: "Loads an ASDF system of the project, or one that ASDF finds, into the image. Reports errors, \
-            warnings and read errors with file, line and column. Load the project's system before asking about its \
-            code, and again after editing files: only changed files are compiled. Runs the system's code. If it \
-            fails, what was loaded before stays loaded, and the answer says what to correct.",
+        description: "Loads an ASDF system into the image. Reports errors, warnings and read errors with file, line \
+            and column. Load the project's system before asking about its code, and again after editing \
+            files: only changed files are compiled. Runs the system's code. If it fails, the answer says \
+            what to correct.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, LookupReply<ListedLoad>>(about, load)
@@ -63,7 +62,7 @@ fn load(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, 
     let request = given.system.map_or_else(LoadRequest::project, LoadRequest::system);
     let request = if given.force { request.force() } else { request };
     let request = if given.keep_going { request.keep_going() } else { request };
-    loaded(session, order, bank.run(&request, &control), given.detail)
+    loaded(session, order, bank.run(&request.failure_as_answer(), &control), given.detail)
 }
 
 /// Builds the answer for a load, and records the outcome with [`note_outcome`].
@@ -178,6 +177,9 @@ pub(crate) struct ListedLoad {
     diagnostics: Vec<ShownDiagnostic>,
     #[serde(skip_serializing_if = "Option::is_none")]
     diagnostics_total: Option<usize>,
+    /// The number of diagnostics of libraries, which are listed only with `detail`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    library_diagnostics: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<LoadFailure>,
     /// For a load of several systems: the number of loaded systems.
@@ -207,7 +209,9 @@ impl ListedLoad {
         let mut causes = answer.causes();
         causes.truncate(text::MAX_CAUSES);
         let (compiled_count, cached_count) = (answer.compiled.len(), answer.cached.len());
+        let of_libraries = answer.diagnostics.iter().filter(|diagnostic| diagnostic.library).count();
         if !detail {
+            answer.diagnostics.retain(|diagnostic| !diagnostic.library);
             answer.compiled.truncate(LISTED_FILES);
             answer.cached.clear();
             answer.systems.clear();
@@ -224,6 +228,7 @@ impl ListedLoad {
             cached_count,
             diagnostics: answer.diagnostics.into_iter().map(listed).collect(),
             diagnostics_total: answer.diagnostics_total,
+            library_diagnostics: Some(of_libraries).filter(|count| *count > 0 && !detail),
             failure: answer.failure,
             systems_loaded,
             systems_total,

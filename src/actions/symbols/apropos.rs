@@ -33,15 +33,13 @@ pub enum Matching {
 /// A search for symbols by name.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct AproposRequest {
-    /// A part of the name, in any case. Except in a `regex`, a prefix, as in `pkg:part`, restricts
-    /// the search to the package `pkg`.
+    /// A part of the name, in any case; `pkg:part` searches one package.
     pub pattern: String,
-    /// How the name matches: `substring`, `words` (all of them, in any order) or `regex`.
+    /// How the name matches; `words`: all of them, in any order.
     #[serde(default)]
     #[schemars(extend("type" = "string", "enum" = ["substring", "words", "regex"]))]
     pub matching: Matching,
-    /// Only these kinds: function, generic-function, macro, variable, constant, class, structure,
-    /// condition, type, …
+    /// Only these kinds: function, macro, variable, class, …
     #[serde(default)]
     pub kinds: Vec<String>,
     /// Only symbols of these packages.

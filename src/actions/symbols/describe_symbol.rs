@@ -10,7 +10,7 @@ mod kinds;
 mod uses;
 
 use crate::actions::uses::code_find_references::describe_unloaded;
-use crate::answer::{LispName, SourcePlace};
+use crate::answer::{LispName, NotFound, SourcePlace};
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -39,8 +39,7 @@ pub struct DescribeSymbolRequest {
     /// The symbol.
     #[serde(flatten)]
     pub symbol: NamedSymbol,
-    /// For a variable, also list its default, its readers, bindings and assignments, and other text
-    /// with its name.
+    /// Also list a variable's readers, bindings, assignments and other text with its name.
     #[serde(default)]
     pub uses: bool,
 }
@@ -67,10 +66,6 @@ pub struct DescribeSymbolAnswer {
     /// With `uses`, its uses as a variable.
     #[serde(default, skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub variable_uses: Option<VariableUses>,
-    /// For a missing symbol: sentences on files that are not loaded and contain the name; empty if
-    /// there are none.
-    #[serde(skip)]
-    pub unseen: String,
 }
 
 /// A symbol, with one field for each namespace.
@@ -332,17 +327,9 @@ fn missing(
     asked: Asked,
     package: Option<Package>,
     status: LookupStatus,
-) -> DescribeSymbolAnswer {
+) -> Error {
     let unseen = describe_unloaded(&context.index, context.project, &asked, package);
-    DescribeSymbolAnswer {
-        status,
-        asked,
-        looked_up_in: None,
-        operator: None,
-        description: None,
-        variable_uses: None,
-        unseen,
-    }
+    NotFound::Symbol { asked, status, unseen }.into()
 }
 
 impl Question for DescribeSymbolRequest {
@@ -363,7 +350,6 @@ impl Question for DescribeSymbolRequest {
                 operator: lookup.function_name.head().map(str::to_owned),
                 description: Some(Description::bare(index, symbol, accessibility)),
                 variable_uses: None,
-                unseen: String::new(),
             });
         }
         let operator = lookup.function_name.head().map(str::to_owned);
@@ -374,7 +360,7 @@ impl Question for DescribeSymbolRequest {
                 (lookup.asked.name.clone(), package.unwrap_or_else(|| lookup.asked.package.clone()))
             }
             Err(status @ (LookupStatus::NoPackage | LookupStatus::Uninterned)) => {
-                return Ok(missing(context, lookup.asked, lookup.package, *status));
+                return Err(missing(context, lookup.asked, lookup.package, *status));
             }
             // A symbol created after the last export is not in the index, so ask the image.
             Err(_) => (lookup.asked.name.clone(), lookup.asked.package.clone()),
@@ -405,11 +391,10 @@ impl Question for DescribeSymbolRequest {
                     operator,
                     description,
                     variable_uses,
-                    unseen: String::new(),
                 }
             }
-            Facets::NoPackage => missing(context, asked, None, LookupStatus::NoPackage),
-            Facets::NoSymbol => missing(context, asked, lookup.package, LookupStatus::NoSymbol),
+            Facets::NoPackage => return Err(missing(context, asked, None, LookupStatus::NoPackage)),
+            Facets::NoSymbol => return Err(missing(context, asked, lookup.package, LookupStatus::NoSymbol)),
         })
     }
 }

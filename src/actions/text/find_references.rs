@@ -26,23 +26,20 @@ pub const SHORT: usize = 3;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FindReferencesRequest {
-    /// Symbol name or text to find references for. An identifier of a language matches whole
-    /// identifiers of that language (CacheManager, *print-base*, set!, json!, $x, app::start);
-    /// anything else is literal text.
+    /// Symbol name or text to find references for. An identifier (CacheManager, *print-base*,
+    /// json!, $x, app::start) matches whole identifiers; other text is literal.
     pub pattern: String,
-    /// Only definitions of this kind: function, macro, method, class, struct, trait, variable, …
-    /// Does not filter references.
+    /// Only definitions of this kind: function, macro, method, class, struct, variable, …
     // A string rather than an enum, because kinds have synonyms.
     #[serde(default)]
     pub kind: Option<String>,
-    /// Only files of this language: commonlisp, emacslisp, scheme, clojure, rust, typescript,
-    /// python, go, …
+    /// Only files of this language: commonlisp, rust, typescript, …
     #[serde(default)]
     pub lang: Option<String>,
-    /// Only files that match one of these globs, e.g. ["src/**/*.rs"].
+    /// Only files that match these globs, e.g. ["src/**/*.rs"].
     #[serde(default)]
     pub glob: Vec<String>,
-    /// Excludes files that match one of these globs, e.g. ["target/**", "tests/**"].
+    /// Exclude files that match these globs, e.g. ["tests/**"].
     #[serde(default)]
     pub exclude: Vec<String>,
     /// Maximum number of references on a page.
@@ -52,8 +49,7 @@ pub struct FindReferencesRequest {
     /// Number of references to skip.
     #[serde(default)]
     pub offset: u64,
-    /// Answer even if the query is broad: a pattern of one or two characters, or more than 5000
-    /// references.
+    /// Answer even if the pattern has one or two characters or more than 5000 references.
     #[serde(default)]
     pub force: bool,
 }

@@ -14,10 +14,10 @@ use steelbank_text::{IndexControl, Language, Skipped, TextError, TextIndex, Tree
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IndexProjectRequest {
-    /// Rebuild the index from scratch, even if it is up to date.
+    /// Rebuild the index even if it is up to date.
     #[serde(default)]
     pub force: bool,
-    /// Index only files of these languages, until the next call of index_project; default: all.
+    /// Only files of these languages, until the next call. Default: all.
     #[serde(default)]
     pub languages: Vec<String>,
 }

@@ -10,7 +10,7 @@ pub(crate) mod tool;
 
 use crate::answer::designator::PrintedName;
 use crate::answer::location::as_text;
-use crate::answer::{LispKind, LispName, Location, NotFound};
+use crate::answer::{LispKind, LispName, Location};
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use schemars::JsonSchema;
@@ -52,13 +52,11 @@ pub struct CallGraphRequest {
     /// The function or macro.
     #[serde(flatten)]
     pub symbol: NamedSymbol,
-    /// `callers`: the functions that call it. `callees`: the functions that it calls, except the
-    /// standard's.
+    /// Functions that call it, or functions that it calls, without the standard's.
     #[serde(default)]
     #[schemars(extend("type" = "string", "enum" = ["callers", "callees"]))]
     pub direction: Direction,
-    /// For a generic function: only callers that may pass an instance of this class, judged by
-    /// their calls.
+    /// Only callers of a generic function that may pass an instance of this class.
     #[serde(default)]
     pub class: Option<String>,
     /// The maximum number of steps.
@@ -92,9 +90,6 @@ about_symbol!(CallGraphRequest {
 pub struct CallGraphAnswer {
     /// Whether the symbol was found.
     pub status: LookupStatus,
-    /// The name that was not found.
-    #[serde(skip)]
-    pub missing: Option<crate::answer::lookup::Asked>,
     /// The package where the name was found, if none was given and CL-USER lacks the name.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
@@ -124,13 +119,6 @@ pub struct CallGraphAnswer {
     /// callers.
     #[serde(skip_serializing_if = "UnloadedMatches::is_empty", rename = "unseen")]
     pub unloaded: UnloadedMatches,
-}
-
-impl CallGraphAnswer {
-    /// Returns the error if the symbol was not found.
-    pub(super) fn not_found(&self) -> Option<NotFound> {
-        self.missing.as_ref().map(|asked| self.unloaded.not_found(asked, self.status))
-    }
 }
 
 /// A function in the graph.
@@ -246,13 +234,8 @@ impl Question for CallGraphRequest {
             Err(status) => {
                 let target = lookup.asked.symbol(index, lookup.package);
                 let project = context.project;
-                return Ok(CallGraphAnswer {
-                    unloaded: text_counts(index, project, &project.tree_view(), &target).with_definitions(),
-                    status,
-                    root: LispName::of_text(&*lookup.asked.name),
-                    missing: Some(lookup.asked),
-                    ..CallGraphAnswer::default()
-                });
+                let unloaded = text_counts(index, project, &project.tree_view(), &target);
+                return Err(unloaded.with_definitions().not_found(&lookup.asked, status).into());
             }
         };
         let root = lookup.function_name.text(index.symbol_text(symbol));

@@ -48,7 +48,7 @@ pub struct ImpactRequest {
     /// Changed files, relative to the project. All their definitions count as changed.
     #[serde(default)]
     pub paths: Vec<String>,
-    /// The changes in the working tree since the last git commit. Untracked files do not count.
+    /// The changes since the last git commit, without untracked files.
     #[serde(default)]
     pub diff: bool,
     /// The maximum number of steps from a change to a user.
@@ -109,6 +109,9 @@ pub struct ImpactAnswer {
     /// The files that are recompiled, including the changed ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recompiled: Vec<String>,
+    /// The number of recompiled files, and the number of files of the project's systems.
+    #[serde(skip)]
+    pub recompiled_of: (usize, usize),
     /// Matches of the names in text that the image does not have. They may be further users.
     #[serde(skip_serializing_if = "UnloadedMatches::is_empty", rename = "unseen")]
     pub unloaded: UnloadedMatches,
@@ -354,7 +357,7 @@ impl ImpactRequest {
             let (context, lookup) = context.resolve(name, self.package.as_deref())?;
             let symbol = found(&context.index, context.project, &lookup)?;
             let uses = SymbolUses::new(&context.index, symbol, lookup.function_name);
-            words.extend(uses.words(context.project, &now).unwrap_or_default());
+            words.extend(uses.distinct_words(context.project, &now));
         }
         words.sort_by(|left, right| left.path.cmp(&right.path));
         Ok(OtherText::new(&words))
@@ -391,6 +394,10 @@ impl ImpactRequest {
         let recompiled: Recompiled = context.ask("recompiled", paths, control)?;
         answer.recompiled =
             recompiled.files.iter().map(|path| context.project.shown(Path::new(path))).collect();
+        let systems = context.project.project_systems();
+        let files: BTreeSet<_> =
+            systems.iter().filter_map(|(_, system)| system.files.as_ref()).flatten().collect();
+        answer.recompiled_of = (answer.recompiled.len(), files.len());
         Ok(answer)
     }
 }

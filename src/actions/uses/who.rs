@@ -129,11 +129,9 @@ impl WhoRequest {
         answer.cautions.append(&mut text.cautions);
         answer.unloaded = text.without_definitions();
         // Scripts and configuration files may set a variable as well.
-        if subject(self.kind) == subject(Kind::References)
-            && !uses.is_standard()
-            && let Some(words) = uses.words(project, &now).filter(|words| !words.is_empty())
-        {
-            answer.cautions.push(Caution::OtherText(OtherText::new(&words)));
+        if subject(self.kind) == subject(Kind::References) && !uses.is_standard() {
+            let words = OtherText::new(&uses.distinct_words(project, &now));
+            answer.cautions.extend(Some(words).filter(|words| !words.is_empty()).map(Caution::OtherText));
         }
         if answer.count == 0 && answer.toplevel.is_empty() {
             let others = Kind::ALL.into_iter().filter(|&kind| subject(kind) != subject(self.kind));
@@ -183,9 +181,8 @@ impl Question for WhoRequest {
             Some(uses) => self.complete(context, &uses, &mut answer),
             None => {
                 let target = answer.asked.symbol(index, package);
-                let mut text = text_counts(index, context.project, &context.project.tree_view(), &target);
-                answer.cautions = std::mem::take(&mut text.cautions);
-                answer.unloaded = text.with_definitions();
+                let text = text_counts(index, context.project, &context.project.tree_view(), &target);
+                return Err(text.with_definitions().not_found(&answer.asked, answer.status).into());
             }
         }
         Ok(answer)

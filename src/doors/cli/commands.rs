@@ -45,10 +45,10 @@ fn by_position(tool: &Tool) -> &'static [&'static str] {
 
 /// Generates the subcommands. Their names are the tools' names with hyphens.
 pub(super) fn all() -> impl Iterator<Item = Command> {
-    crate::actions::tools()
-        .list()
-        .iter()
-        .map(|tool| command(tool).defer(|command| with_arguments(tool_of(&command), command)))
+    let tools = crate::actions::tools();
+    let listed = tools.list().iter().map(|tool| command(tool));
+    let commands = listed.chain(tools.old_names().map(|tool| command(tool).hide(true)));
+    commands.map(|command| command.defer(|command| with_arguments(tool_of(&command), command)))
 }
 
 /// Finds the tool that a subcommand calls.

@@ -85,7 +85,7 @@ impl LoadedProject {
             let shown = bar.clone();
             let control = Control::new(Duration::from_secs(SYSTEM_SECONDS))
                 .on_progress(move |news| shown.update(&news));
-            let answer = loaded.bank.run(&request, &control)?;
+            let answer = loaded.bank.run(&request.failure_as_answer(), &control)?;
             if answer.status != LoadStatus::Loaded {
                 shell.output.error(&answer.to_string());
                 loaded.complete = false;

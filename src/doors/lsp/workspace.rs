@@ -86,11 +86,15 @@ impl Server {
             "steelbank.load" => {
                 let system = word("system")?;
                 let what = LoadedItem::System(system.to_owned());
-                self.load(what, &LoadRequest::system(system), control)
+                self.load(what, &LoadRequest::system(system).failure_as_answer(), control)
             }
             "steelbank.loadFile" => {
                 let path = word("path")?;
-                self.load(LoadedItem::File(path.to_owned()), &LoadRequest::file(path), control)
+                self.load(
+                    LoadedItem::File(path.to_owned()),
+                    &LoadRequest::file(path).failure_as_answer(),
+                    control,
+                )
             }
             "steelbank.reload" => Ok(json!(bank.run(&ReloadRequest::default(), control)?)),
             "steelbank.runTests" => {

@@ -57,7 +57,7 @@ impl Client {
             self.session.tools().get(&params.name).map_err(|why| ErrorData::invalid_params(why, None))?;
         let about = PooledRequest {
             effect: tool.about().effect,
-            at_once: tool.is_immediate(&self.session),
+            at_once: tool.is_immediate(&self.session, &arguments),
             is_short: tool.is_short(),
             call: self.new_call(&meta),
         };

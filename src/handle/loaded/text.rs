@@ -1,8 +1,9 @@
 //! Formats the answer of a load as text.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Display, Write as _};
 
-use super::{LoadAnswer, LoadCause, LoadStatus, Severity, SystemOutcome};
+use super::{Diagnostic, LoadAnswer, LoadCause, LoadStatus, SystemOutcome};
 use crate::answer::counted;
 
 /// The maximum number of missing libraries in the text, and also of other reasons.
@@ -12,13 +13,13 @@ pub(crate) const MAX_CAUSES: usize = 12;
 /// the reasons why some are not loaded.
 impl Display for LoadAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&load_headed(self, &head(self), causes))
+        f.write_str(&load_headed(self, &head(self), causes, false))
     }
 }
 
-/// Formats the answer with the outcome of each system.
+/// Formats the answer with the outcome of each system and the diagnostics of libraries.
 pub(crate) fn load_in_detail(answer: &LoadAnswer) -> String {
-    load_headed(answer, &head(answer), systems)
+    load_headed(answer, &head(answer), systems, true)
 }
 
 fn head(answer: &LoadAnswer) -> String {
@@ -42,7 +43,7 @@ fn head(answer: &LoadAnswer) -> String {
 /// heading names files.
 pub(crate) fn reload(answer: &LoadAnswer) -> String {
     match answer.systems.is_empty() && answer.status == LoadStatus::Loaded {
-        true => load_headed(answer, "The files are loaded again", causes),
+        true => load_headed(answer, "The files are loaded again", causes, false),
         false => answer.to_string(),
     }
 }
@@ -105,7 +106,21 @@ fn remedies(system: &SystemOutcome, text: &mut String) {
     }
 }
 
-fn load_headed(answer: &LoadAnswer, head: &str, several: fn(&LoadAnswer, &mut String)) -> String {
+/// Formats the number of diagnostics of libraries. The text is empty if there are none.
+pub(crate) fn of_libraries(diagnostics: &[Diagnostic]) -> String {
+    let found = diagnostics.iter().filter(|diagnostic| diagnostic.library);
+    let files: Vec<&str> = found.filter_map(|found| Some(found.place.as_ref()?.file.as_str())).collect();
+    let (count, files) = (files.len(), files.into_iter().collect::<BTreeSet<_>>().len());
+    let (found, files) = (counted(count, "diagnostic", "diagnostics"), counted(files, "file", "files"));
+    if count == 0 { String::new() } else { format!("\n{found} in {files} of libraries") }
+}
+
+fn load_headed(
+    answer: &LoadAnswer,
+    head: &str,
+    several: fn(&LoadAnswer, &mut String),
+    libraries: bool,
+) -> String {
     let mut text = format!(
         "{head} ({} compiled, {} from the cache, {:.1} s).",
         answer.compiled.len(),
@@ -122,17 +137,19 @@ fn load_headed(answer: &LoadAnswer, head: &str, several: fn(&LoadAnswer, &mut St
             let _ = write!(text, "\n  Try: {remedy}");
         }
     }
-    for severity in [Severity::ReadError, Severity::Error, Severity::Warning, Severity::StyleWarning] {
-        for found in answer.diagnostics.iter().filter(|found| found.severity == severity) {
-            let _ = write!(text, "\n{}: ", severity.name());
-            if let Some(place) = &found.place {
-                let _ = write!(text, "{place}:");
-            }
-            let _ = write!(text, " {}", found.message.replace('\n', "\n    "));
-            if found.kept {
-                text.push_str(" (reported when the file was compiled)");
-            }
+    for found in answer.diagnostics.iter().filter(|found| libraries || !found.library) {
+        let _ = write!(text, "\n{}: ", found.severity.name());
+        if let Some(place) = &found.place {
+            let _ = write!(text, "{place}:");
         }
+        let _ = write!(text, " {}", found.message.replace('\n', "\n    "));
+        if found.kept {
+            text.push_str(" (reported when the file was compiled)");
+        }
+    }
+    let rest = if libraries { String::new() } else { of_libraries(&answer.diagnostics) };
+    if !rest.is_empty() {
+        text.extend([&rest, " (`detail` lists them)."]);
     }
     for caution in &answer.cautions {
         let _ = write!(text, "\nNote: {caution}");

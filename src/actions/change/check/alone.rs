@@ -67,5 +67,5 @@ pub(crate) fn check(bank: &Steelbank, overlay: Overlay, control: &Control) -> Re
     };
     let path = overlay.path.clone();
     bank.become_scratch(cache, &[(overlay.path, text)])?;
-    bank.run(&LoadRequest::file(path).temporary(), control)
+    bank.run(&LoadRequest::file(path).temporary().failure_as_answer(), control)
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::actions::change::check::CheckAnswer;
+use crate::handle::loaded::text::of_libraries;
 
 /// Prints whether the systems or files load, then denied writes, unchecked files, failures and
 /// diagnostics.
@@ -47,10 +48,11 @@ impl fmt::Display for CheckAnswer {
                 write!(f, "\n  Try: {remedy}")?;
             }
         }
-        for diagnostic in &self.diagnostics {
+        for diagnostic in self.diagnostics.iter().filter(|diagnostic| !diagnostic.library) {
             let place = diagnostic.place.as_ref().map_or_else(String::new, |place| format!("{place}: "));
             write!(f, "\n{place}{}: {}", diagnostic.severity, diagnostic.message)?;
         }
+        f.write_str(&of_libraries(&self.diagnostics))?;
         match self.diagnostics_total {
             Some(total) => write!(f, "\n… {} more", total.saturating_sub(self.diagnostics.len())),
             None => Ok(()),

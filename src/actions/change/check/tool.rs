@@ -48,11 +48,10 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "check",
         title: "Check whether it loads",
-        description: "Reports whether a system still loads with the files on disk, or with texts that are not \
-            written yet (edits), and lists the compiler's diagnostics with file, line and column. Runs in a \
-            throwaway copy of the image; the loaded image does not change. Use it before writing an edit, or to list \
-            all diagnostics of files (paths). Runs the system's code in the copy. With edits, the copy can write \
-            only to its own folder, unless the server was started with --allow-eval or --allow-edits.",
+        description: "Reports whether a system still loads with the files on disk, or with texts that are not written \
+            yet (edits), and lists the compiler's diagnostics by file, line and column. Runs the system's \
+            code in a throwaway copy of the image, which writes only to its own folder if there are edits \
+            and neither --allow-eval nor --allow-edits. Use it before writing an edit.",
         effect: Effect::Runs,
     };
     Tool::new::<CheckArguments, LookupReply<CheckAnswer>>(about, check).may_need(FREE).starts(Starts::Copy)

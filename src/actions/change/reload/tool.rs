@@ -49,9 +49,9 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "reload",
         title: "Reload changed files",
-        description: "Reloads the files that changed on disk after they were loaded, and their dependents, and \
-            reports the compiler's diagnostics. Lists definitions that are no longer in their file (renamed or \
-            deleted); remove=true deletes them from the image. Call it after editing files. Runs the project's code.",
+        description: "Reloads the files that changed on disk after they were loaded, and their dependents, and lists \
+            the compiler's diagnostics and the definitions that are no longer in their file. Call it after \
+            editing files. Runs the project's code.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, LookupReply<ListedReload>>(about, reload)
@@ -98,6 +98,11 @@ impl fmt::Display for ReloadAnswer {
 
 /// Formats the answer. `kept` is printed after each definition that was not removed.
 fn text(answer: &ReloadAnswer, kept: &str) -> String {
+    let load = &answer.load;
+    let is_unchanged = load.status == LoadStatus::Loaded
+        && load.cautions.is_empty()
+        && load.compiled.is_empty()
+        && load.cached.is_empty();
     let mut text = match answer.changed.as_slice() {
         // Nothing was reloaded and nothing can be left over.
         _ if answer.nothing_loaded => return "Nothing of the project is loaded.".to_owned(),
@@ -105,7 +110,9 @@ fn text(answer: &ReloadAnswer, kept: &str) -> String {
         changed => format!("Changed after loading: {}.", changed.join(", ")),
     };
     // Writing to a string cannot fail.
-    let _ = write!(text, "\n{}", text::reload(&answer.load));
+    if !is_unchanged || !answer.changed.is_empty() {
+        let _ = write!(text, "\n{}", text::reload(load));
+    }
     if !answer.left.is_empty() {
         text.push_str("\nDefinitions in the image that are no longer in the project:");
     }

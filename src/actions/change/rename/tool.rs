@@ -39,19 +39,19 @@ struct Arguments {
     #[serde(default)]
     #[schemars(extend("default" = DEFAULT_PACKAGE))]
     package: Option<String>,
-    /// narrow: only this definition's uses; refused if one is not exact. symbol: every token of the
-    /// symbol, also locals. auto: narrow if possible, else symbol.
+    /// narrow: only this definition's uses, all exact. symbol: every token of the symbol. auto:
+    /// narrow if possible.
     #[serde(default)]
     scope: Scope,
-    /// Also rename in comments, in strings that code reads, in names that macros derive, and in
-    /// other text such as manuals and scripts.
+    /// Also rename in comments, strings that code reads, names that macros derive, manuals and
+    /// scripts.
     #[serde(default)]
     include: Vec<Include>,
     /// Write the files. Default: only plan.
     #[serde(default)]
     apply: bool,
-    /// Load the project before and after the rename in copies, and compare. Nothing is applied if
-    /// more than the name differs. Default: true with apply.
+    /// Load both versions of the project in copies and compare; a difference forbids apply. Default
+    /// with apply.
     #[serde(default)]
     verify: Option<bool>,
     /// Also run the systems' tests to verify.
@@ -59,7 +59,7 @@ struct Arguments {
     tests: bool,
     #[serde(flatten)]
     timeout: Timeout,
-    /// Answer after this many seconds at most; a longer rename continues. Default: 45.
+    /// Answer after at most this time (default 45); the rename continues.
     #[serde(default)]
     #[schemars(range(min = 0, max = 86_400))]
     answer_within_seconds: Option<u64>,
@@ -88,10 +88,10 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "rename",
         title: "Rename a symbol",
-        description: "Renames any symbol of the loaded project everywhere: exports, .asd files, quoted names, names that \
-            defstruct makes from it, files that are not loaded. Without apply it only plans: edits as file:line:column \
-            and diff, doubtful places, what may break, conflicts. With apply it writes all files or none, after \
-            verifying in a copy of the image. Then call reload.",
+        description: "Renames a symbol of the loaded project everywhere: exports, .asd files, quoted names, names that \
+            defstruct derives, files that are not loaded. Without apply it only plans: edits as \
+            file:line:column and diff, doubtful places, conflicts. With apply it writes all files or none, \
+            after verifying in a copy of the image. Then call reload.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, LookupReply<ListedRename>>(about, rename)

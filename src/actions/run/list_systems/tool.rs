@@ -27,9 +27,9 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "list-systems",
         title: "List the project's systems",
-        description: "Lists the systems that the project's .asd files define, including secondary and test systems, \
-            which of them are loaded, and which files changed on disk after loading. Parses the files and runs no \
-            code. Also lists other repositories and worktrees inside the folder, which are not searched.",
+        description: "Lists the systems that the project's .asd files define, which of them are loaded, and which \
+            files changed after loading. Runs no code. Also lists nested repositories and worktrees, which \
+            are not searched.",
         effect: Effect::Reads,
     };
     Tool::new::<Continued<Arguments>, SystemsAnswer>(about, systems).of_image()

@@ -34,15 +34,14 @@ struct Arguments {
     #[serde(default)]
     #[schemars(range(min = 0, max = 100_000_000))]
     line: u32,
-    /// The column of the form or of its operator, from 1; 0 selects the first form of the line.
+    /// The column of the form, from 1. 0: the first form of the line.
     #[serde(default)]
     #[schemars(range(min = 0, max = 100_000_000))]
     column: u32,
-    /// The package for reading the form. In a file, the file's package takes precedence.
+    /// The package for reading a form that is not in a file.
     #[serde(default = "default_package")]
     package: String,
-    /// `once`: one step. `full`: until the form itself is no longer a macro form. `all`: also the
-    /// forms inside it.
+    /// `once`: one step. `full`: until it is no macro form. `all`: also the forms inside.
     #[serde(default)]
     #[schemars(extend("type" = "string", "enum" = ["once", "full", "all"]))]
     depth: Depth,
@@ -54,10 +53,9 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "macroexpand",
         title: "Expand a macro form",
-        description: "Returns the expansion of a macro form, given as text or by file and line, and lists the macro \
-            of each step. Use it to see what a macro call defines or evaluates. Expansion runs the macros' code. \
-            Local definitions inside forms (macrolet) are evaluated only under `serve --allow-eval`; without it, \
-            such forms are not expanded.",
+        description: "Returns the expansion of a macro form, given as text or by file and line, and the macro of each \
+            step. Use it to see what a macro call defines or evaluates. Runs the macros' code. Forms inside \
+            macrolet are expanded only under `serve --allow-eval`, because their definitions are evaluated.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, LookupReply<MacroexpandAnswer>>(about, expand)

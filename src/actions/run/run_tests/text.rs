@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Formatter, Result};
 
-use super::{AssertionResult, AssertionStatus, TestResult, TestRun};
+use super::{AssertionResult, AssertionStatus, TestResult, TestRun, TestStatus};
 
 /// The message for a test that does not exist.
 pub(super) fn unknown(test: &str) -> String {
@@ -46,8 +46,16 @@ impl Display for TestRun {
         if !checks.is_empty() {
             write!(f, "; assertions: {}", checks.join(", "))?;
         }
-        writeln!(f, " ({} ms)", self.duration_ms)?;
-        self.tests.iter().try_for_each(|test| write!(f, "\n  {test}"))
+        write!(f, " ({} ms)", self.duration_ms)?;
+        // Passed tests are counted above. Print one only if it was requested, or for its output.
+        let is_shown = |test: &&TestResult| {
+            test.status != TestStatus::Passed || !test.output.is_empty() || self.tests.len() == 1
+        };
+        let mut shown = self.tests.iter().filter(is_shown).peekable();
+        if shown.peek().is_some() {
+            writeln!(f)?;
+        }
+        shown.try_for_each(|test| write!(f, "\n  {test}"))
     }
 }
 

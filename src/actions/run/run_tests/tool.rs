@@ -24,8 +24,7 @@ struct Arguments {
     /// Names of tests to run; default: all.
     #[serde(default)]
     tests: Vec<String>,
-    /// `diff`: run only tests that reach a definition changed since the last commit (`git diff
-    /// HEAD`).
+    /// `diff`: only tests that reach a change since the last git commit.
     #[serde(default)]
     #[schemars(with = "String", extend("enum" = ["diff"]))]
     only_affected_by: Option<TestChange>,
@@ -56,9 +55,9 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "run-tests",
         title: "Run tests",
-        description: "Loads a system with its tests and runs each test separately. Recognizes FiveAM, Rove, \
-            Parachute, prove, Fiasco, lisp-unit2, RT, ptester and 1AM; otherwise it performs the system's test-op. \
-            Reports each test's result, duration and position, and for failed assertions the form, the expected and \
+        description: "Loads a system with its tests and runs each test separately. Recognizes FiveAM, Rove, Parachute, \
+            prove, Fiasco, lisp-unit2, RT, ptester and 1AM; otherwise it performs the system's test-op. \
+            Reports the result, duration and position, and for failed assertions the form, the expected and \
             the actual value. A test that hangs, exits or fills the heap fails without affecting the others.",
         effect: Effect::Runs,
     };

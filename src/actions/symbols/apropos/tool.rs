@@ -33,9 +33,9 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "apropos",
         title: "Find symbols by a part of their name",
-        description: "Searches the running image for symbols with matching names. Lists each symbol's kinds, lambda \
-            list, first line of documentation and position. Exact matches come first; symbols of SBCL come last. Use \
-            it when you do not know the exact name or its package.",
+        description: "Searches the image for symbols with matching names. Lists each with its kinds, lambda list, \
+            first line of documentation and position. Exact matches come first, SBCL's symbols last. Use it \
+            when you do not know the exact name or its package.",
         effect: Effect::Reads,
     };
     Tool::new::<Arguments, LookupReply<Paged<AproposAnswer>>>(about, apropos).of_image()

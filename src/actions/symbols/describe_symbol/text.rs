@@ -4,7 +4,7 @@
 use std::fmt::{self, Display, Write as _};
 
 use super::{ClassFacet, DescribeSymbolAnswer, Description, FunctionFacet, VariableUses};
-use crate::answer::{LispName, NotFound, SourcePlace};
+use crate::answer::{LispName, SourcePlace};
 use crate::tools::phrases::listed;
 
 /// Prints a heading, the contract's lines, and below them every facet with its position.
@@ -17,8 +17,7 @@ impl Display for DescribeSymbolAnswer {
 /// Formats the answer, with the heading's name converted by `written`.
 pub(crate) fn headed(answer: &DescribeSymbolAnswer, written: fn(&LispName) -> &str) -> String {
     let Some(description) = &answer.description else {
-        let DescribeSymbolAnswer { asked, status, unseen, .. } = answer.clone();
-        return NotFound::Symbol { asked, status, unseen }.to_string();
+        return answer.asked.name.clone();
     };
     if let Some(operator) = &answer.operator {
         return describe_operator(operator, description);
@@ -165,8 +164,15 @@ fn class_parts(text: &mut String, class: &ClassFacet) {
         let _ = write!(text, "\n    {}", slot.name);
         let part = |what: &'static str, value: &dyn Display| format!(", {what} {value}");
         text.extend(slot.initargs.iter().map(|name| part("initarg", name)));
-        text.extend(slot.readers.iter().map(|name| part("reader", name)));
-        text.extend(slot.writers.iter().map(|name| part("writer", name)));
+        let setf = |name: &LispName| format!("(SETF {})", name.canonical());
+        let is_accessor = |name: &&LispName| slot.writers.iter().any(|it| it.canonical() == setf(name));
+        for name in &slot.readers {
+            let what = if is_accessor(&name) { "accessor" } else { "reader" };
+            text.push_str(&part(what, &name.beside(&slot.name)));
+        }
+        let is_accessors = |it: &&LispName| slot.readers.iter().any(|name| it.canonical() == setf(name));
+        let writers = slot.writers.iter().filter(|it| !is_accessors(it));
+        text.extend(writers.map(|name| part("writer", &name.beside(&slot.name))));
         text.extend(slot.slot_type.iter().map(|value| part("type", value)));
         text.extend(slot.initform.iter().map(|value| part("initform", value)));
         text.extend(slot.allocation.iter().map(|value| part("allocation", value)));

@@ -1,7 +1,7 @@
 //! Implements the tool describe-symbol.
 
 use super::{DescribeSymbolAnswer, DescribeSymbolRequest, FunctionFacet, PlainFacet};
-use crate::actions::missing::{LookupReply, NotFoundReply};
+use crate::actions::missing::{LookupReply, of_error};
 use crate::engine::ALLOWED;
 use crate::tools::budget::shorten;
 use crate::tools::page::{Continued, Part, Sequence};
@@ -70,10 +70,10 @@ pub(crate) fn tool() -> Tool {
         name: "describe-symbol",
         title: "Describe a symbol",
         description: "Get comprehensive information about a Lisp symbol including its type, value, documentation, \
-            arglist, and source location. Uses SBCL introspection for detailed information. Use it first for any \
-            name you do not know, instead of guessing an argument order. The number after `Source:` is SBCL's \
-            offset: octets before the top-level form and the white space in front of it; file:line:column follows \
-            below. structuredContent has a field for every kind of definition, for symbols with several.",
+            arglist, and source location. Uses SBCL introspection for detailed information. Use it first for \
+            any name you do not know, instead of guessing an argument order. The number after `Source:` is \
+            SBCL's offset in octets; file:line:column follows below. structuredContent describes every kind \
+            of definition.",
         effect: Effect::Reads,
     };
     Tool::new::<Continued<DescribeSymbolRequest>, LookupReply<DescribeSymbolAnswer>>(about, describe)
@@ -86,11 +86,10 @@ fn describe(
     call: &Call,
 ) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
-    let answer = bank.ask(&given.request, &call.control(ALLOWED))?;
-    if answer.description.is_none() {
-        let unseen = Some(answer.unseen).filter(|unseen| !unseen.is_empty());
-        return NotFoundReply::new(bank, &answer.asked, answer.status, unseen).answer(CallOutcome::NotFound);
-    }
+    let answer = match bank.ask(&given.request, &call.control(ALLOWED)) {
+        Ok(answer) => answer,
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound),
+    };
     let looked_up_in = answer.looked_up_in.clone();
     let page = given.page(answer, call.budget(), |answer| {
         ToolAnswer::new(answer.to_string(), &LookupReply::yes(answer), CallOutcome::Answered)

@@ -78,7 +78,7 @@ impl VariableUses {
             };
             list.push(VariableUse { place: used.line.place, by: Some(used.user.name(index).to_string()) });
         }
-        found.other_text = OtherText::new(&uses.words(project, &project.tree_view()).unwrap_or_default());
+        found.other_text = OtherText::new(&uses.distinct_words(project, &project.tree_view()));
         found
     }
 }

@@ -16,8 +16,8 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "find-definition",
         title: "Find where a symbol is defined",
-        description: "Lists every definition of a symbol with path, line and column, whether as function, method, \
-            macro, variable, class, structure or type. Evidence `via` marks a form that generates the definition \
+        description: "Lists every definition of a symbol with path, line and column: function, method, macro, \
+            variable, class, structure or type. Evidence `via` marks a form that generates the definition \
             without containing its name, as defstruct does for accessors.",
         effect: Effect::Reads,
     };

@@ -18,14 +18,12 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "find_references",
         title: "Find a name in any source tree",
-        description: "Find a symbol's definition AND all usage sites in a single call, in any language: Common Lisp, \
-            Emacs Lisp, Scheme, Clojure, Rust, TypeScript, JavaScript, Python, Go, C, C++, Java, Ruby, PHP, C#, Zig, \
-            Kotlin, Swift, and other text. Needs no loaded code and runs nothing. Use it before renaming, to find \
-            the code that a change affects, or to find dead code. An identifier matches whole identifiers of its \
-            language (*earmuffs*, set!, json!, $x, pkg:name); anything else is literal text. Each reference has \
-            path, line, column, role (definition, call, reference, comment, string, keyword) and the text of its \
-            line. While pagination.has_more is true, get the next page with limit and offset. For references that \
-            the compiler resolved in a loaded Lisp system, use code-find-references.",
+        description: "Find a symbol's definition AND all usage sites in a single call, in Common Lisp, Emacs Lisp, \
+            Scheme, Clojure, Rust, TypeScript, JavaScript, Python, Go, C, C++, Java, Ruby, PHP, C#, Zig, \
+            Kotlin, Swift and other text. Needs no loaded code and runs nothing. Each reference has path, \
+            line, column, role (definition, call, reference, comment, string, keyword) and preview. While \
+            pagination.has_more is true, continue with limit and offset. In loaded Lisp code, \
+            code-find-references is more exact.",
         effect: Effect::Reads,
     };
     Tool::new::<FindReferencesRequest, References>(about, references)

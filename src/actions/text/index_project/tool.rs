@@ -13,10 +13,8 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "index_project",
         title: "Index the project's text",
-        description: "Builds or updates the index that find_references uses. Rarely needed, because queries update \
-            the index themselves. Call it if an error reports \"Index not found\" or \"stale\". Pass force to \
-            rebuild it from scratch, or languages to index only some. The index is in the user's cache folder, not \
-            in the project.",
+        description: "Builds or updates the index of find_references, in the user's cache folder. Rarely needed, \
+            because queries update it. Call it if an error reports \"Index not found\" or \"stale\".",
         effect: Effect::Reads,
     };
     Tool::new::<Continued<IndexProjectRequest>, Indexed>(about, index)

@@ -31,7 +31,7 @@ enum Format {
 struct Arguments {
     #[serde(flatten)]
     request: CallGraphRequest,
-    /// The output format: `json` alone, or also `mermaid` or `dot`, or an `svg` file.
+    /// The drawing: none (`json`), text (`mermaid`, `dot`) or a file (`svg`).
     #[serde(default)]
     #[schemars(extend("type" = "string", "enum" = ["json", "mermaid", "dot", "svg"]))]
     format: Format,
@@ -74,9 +74,9 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "call-graph",
         title: "Draw who calls whom",
-        description: "Follows calls from a function or macro to its callers or to its callees, up to a depth: \
-            functions, generic functions, methods, macros and top-level code, with cycles marked. As data, and \
-            drawn in Mermaid, Graphviz or, as a file, SVG. Use it to see what depends on a function.",
+        description: "Follows calls from a function or macro to its callers or callees, up to a depth, through generic \
+            functions, methods, macros and top-level code. Marks cycles. Returns data, or a drawing in \
+            Mermaid, Graphviz or SVG. Use it to see what depends on a function.",
         effect: Effect::Reads,
     };
     Tool::new::<Continued<Arguments>, LookupReply<Drawn>>(about, graph).of_image()
@@ -84,10 +84,10 @@ pub(crate) fn tool() -> Tool {
 
 fn graph(session: &Session, given: Continued<Arguments>, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
-    let graph = bank.ask(&given.request.request, &call.control(ALLOWED))?;
-    if let Some(missing) = graph.not_found() {
-        return of_error(bank, missing.into(), CallOutcome::NotFound);
-    }
+    let graph = match bank.ask(&given.request.request, &call.control(ALLOWED)) {
+        Ok(graph) => graph,
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound),
+    };
     let (text, drawing, drawing_file) = match given.request.format {
         Format::Json => (graph.to_string(), None, None),
         Format::Mermaid => (graph.mermaid(), Some(graph.mermaid()), None),
@@ -153,9 +153,6 @@ impl fmt::Display for GraphNode {
 /// Renders the graph as an indented tree. Each function is expanded once.
 impl fmt::Display for CallGraphAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(missing) = self.not_found() {
-            return missing.fmt(f);
-        }
         writeln!(f, "{} {}:", self.direction.heading(), self.root)?;
         let mut shown = vec![false; self.nodes.len()];
         let mut waiting = vec![(0, 0)];

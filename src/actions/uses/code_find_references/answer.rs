@@ -122,6 +122,11 @@ impl UseType {
         matches!(self, Self::Export | Self::Import | Self::Declaration | Self::Block)
     }
 
+    /// Whether the use is in a list of exported or imported symbols.
+    pub(super) fn is_listing(self) -> bool {
+        matches!(self, Self::Export | Self::Import)
+    }
+
     /// Whether the use is an edge of the call graph.
     pub fn is_call(self) -> bool {
         matches!(self, Self::Call | Self::Macro | Self::Function)

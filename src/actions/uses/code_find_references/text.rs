@@ -23,7 +23,7 @@ pub(super) fn references(answer: &CodeFindReferencesAnswer, worded: impl Fn(&Cau
         }
         total => format!(", and {total} in text that is not loaded"),
     };
-    let symbol = answer.symbol.canonical();
+    let symbol = &answer.symbol;
     let mut text = match answer.total {
         0 if unloaded.is_empty() => format!("No references found for {symbol}"),
         0 => format!("0 references to {symbol}{unloaded}:\n"),
@@ -32,44 +32,49 @@ pub(super) fn references(answer: &CodeFindReferencesAnswer, worded: impl Fn(&Cau
         }
     };
     for found in &answer.refs {
-        let _ = write!(text, "\n  {}: {}", found.place, found.use_type);
+        // The line of a package definition shows nothing about the symbol.
+        let context = found.context.as_deref().unwrap_or_default();
+        let context = if found.use_type.is_listing() { "" } else { context };
+        // Most uses are calls, so the text marks other uses only.
+        let mut said = String::new();
+        if found.use_type != UseType::Call {
+            said.push_str(found.use_type.name());
+        }
         if found.written && found.use_type != UseType::Set {
-            text.push_str(", written");
+            said.push_str(" written");
         }
         match (found.evidence, &found.via) {
             (Evidence::Exact, _) => {}
-            (Evidence::Via, Some(via)) => {
-                let _ = write!(text, " via {via}");
-            }
-            (Evidence::Via | Evidence::Approximate, _) => text.push_str(" (approximate)"),
+            (Evidence::Via, Some(via)) => said.extend([" via ", via]),
+            (Evidence::Via | Evidence::Approximate, _) => said.push_str(" (approximate)"),
         }
-        if let Some(caller) = &found.caller {
-            let _ = write!(text, " in {}", caller.canonical());
-        }
-        for (columns, what) in [(&found.columns, "also at"), (&found.approximate_columns, "perhaps also at")]
+        let caller = found.caller.as_ref().and_then(|caller| caller.unless_in(context, &answer.symbol));
+        caller.iter().for_each(|caller| said.extend([" in ", caller]));
+        for (columns, what) in
+            [(&found.columns, "also column"), (&found.approximate_columns, "perhaps column")]
         {
             let others = columns.iter().filter(|column| Some(**column) != found.place.column);
             let others: Vec<String> = others.map(u32::to_string).collect();
             if !others.is_empty() {
-                let _ = write!(text, ", {what} {}", others.join(", "));
+                said.extend([" ", what, " ", &others.join(", ")]);
             }
         }
         if found.stale {
-            text.push_str(" (file changed since it was loaded)");
+            said.push_str(" (file changed since it was loaded)");
         }
-        if let Some(context) = &found.context {
-            let _ = write!(text, "\n      {context}");
-        }
+        let parts = [&found.place.to_string(), said.trim_start(), context];
+        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let _ = write!(text, "\n{}", parts.join(": "));
     }
     for found in &answer.text {
         let possible = if found.possible { ", perhaps another symbol" } else { "" };
         let Some((first, others)) = found.tokens.split_first() else { continue };
-        let _ = write!(text, "\n  {first}: text ({}{possible})", found.state);
+        let _ = write!(text, "\n{first}: text ({}{possible})", found.state);
         let others: Vec<String> = columns(others).iter().map(u32::to_string).collect();
         if !others.is_empty() {
-            let _ = write!(text, ", also at {}", others.join(", "));
+            let _ = write!(text, ", also column {}", others.join(", "));
         }
-        let _ = write!(text, "\n      {}", found.context);
+        let _ = write!(text, ": {}", found.context);
     }
     if !answer.cautions.is_empty() {
         text.push('\n');

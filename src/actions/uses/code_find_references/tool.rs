@@ -32,14 +32,13 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "code-find-references",
         title: "Find where a symbol is used",
-        description: "Lists every line of the project that uses a symbol, from the compiler's records and from the \
-            source text. Use it before renaming or changing anything. Each entry has path, line, column, the line's \
-            text, the calling function, and `type`: call, macro, bind, set, reference, specialize; class, type, slot, \
-            function, declaration, export, import, block, quoted, template (of a macro), read-time, mention. \
-            The symbol is at the given place (edit it) unless \
-            `evidence` is via (a macro expands into the use: edit the macro) or approximate (check first). \
-            The system must be loaded; entries of files that changed since then are marked stale. Definitions are not \
-            listed: use find-definition.",
+        description: "Lists every line of the project that uses a symbol, from the compiler's records and the source \
+            text. Use it before renaming or changing anything. Each entry has path, line, column, text, the \
+            function that contains it, and `type`: call, macro, bind, set, reference, specialize, class, \
+            type, slot, function, declaration, export, import, block, quoted, template (of a macro), \
+            read-time, mention. The symbol is at the place (edit it) unless `evidence` is via (a macro \
+            expands into the use: edit the macro) or approximate (check first). The system must be loaded. \
+            For definitions use find-definition.",
         effect: Effect::Reads,
     };
     Tool::new::<Arguments, LookupReply<CodeFindReferencesAnswer>>(about, references).of_image().immediate()

@@ -21,6 +21,10 @@ struct Arguments {
     paging: Paging,
 }
 
+/// The text lists at most this number of recompiled files. Most systems are serial, so that a change
+/// recompiles most of their files.
+const MAX_RECOMPILED: usize = 10;
+
 impl Sequence for ImpactAnswer {
     fn lists(&mut self, part: &mut Part) {
         part.keep(&mut self.changed);
@@ -39,11 +43,10 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "impact",
         title: "List the code that a change affects",
-        description: "Lists the code to check when these functions, macros, classes or files change; with diff=true, for \
-            your uncommitted changes: direct and indirect users; the text of calls with a number of \
-            arguments that does not fit the new lambda list; definitions that changed macros generate; subclasses and methods; the \
-            tests that reach the change; the files that are recompiled. Use it before or after an edit, instead of many \
-            who-calls.",
+        description: "Lists the code to check when functions, macros, classes or files change, or with diff=true, your \
+            uncommitted changes: direct and indirect users; calls that do not fit the new lambda list; \
+            definitions that changed macros generate; subclasses and methods; the tests that reach the \
+            change; recompiled files. Use it before or after an edit, instead of many who-calls.",
         effect: Effect::Reads,
     };
     Tool::new::<Arguments, LookupReply<Paged<ImpactAnswer>>>(about, impact).starts(Starts::Git).of_image()
@@ -119,10 +122,15 @@ fn lists(answer: &ImpactAnswer, first: bool) -> String {
     if answer.outside > 0 {
         let _ = write!(text, "\n\nAnd {} outside of the project.", counted(answer.outside, "user", "users"));
     }
+    let recompiled = match answer.recompiled_of {
+        (count, _) if count <= MAX_RECOMPILED => listed(&answer.recompiled),
+        (count, all) if first => format!("{count} of {all} files"),
+        _ => String::new(),
+    };
     let names = [
         ("Subclasses", listed(&answer.subclasses)),
         ("Methods", listed(&answer.methods)),
-        ("Compiled again", listed(&answer.recompiled)),
+        ("Compiled again", recompiled),
     ];
     for (heading, list) in names {
         if !list.is_empty() {

@@ -40,9 +40,9 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "interface",
         title: "List the names that cross a module's boundary",
-        description: "Lists the names that a file, folder, package or system uses from the rest of the project, with the files that define \
-            them, and the names that the rest uses from it, with the files that use them. Marks internal names. The standard \
-            is omitted. Use it before you move code or split a package: internal names would have to be exported.",
+        description: "Lists the names that a file, folder, package or system uses from the rest of the project, and \
+            the names that the rest uses from it, with the files on the other side. Marks internal names. \
+            Use it before you move code or split a package: internal names would have to be exported.",
         effect: Effect::Reads,
     };
     Tool::new::<Arguments, LookupReply<Paged<InterfaceAnswer>>>(about, interface).of_image()

@@ -24,12 +24,10 @@ struct Arguments {
     /// Or a system of the project that is loaded.
     #[serde(default)]
     system: String,
-    /// Only these kinds: function, macro, generic-function, method, variable, class, struct,
-    /// condition, type, …
+    /// Only these kinds: function, macro, method, variable, class, …
     #[serde(default)]
     kinds: Vec<String>,
-    /// Only definitions without other users, the most certain first, each with the reasons why it
-    /// may still be in use.
+    /// Only definitions without other users, the most certain first, with reasons for doubt.
     #[serde(default)]
     unused: bool,
     #[serde(flatten)]
@@ -48,10 +46,8 @@ pub(crate) fn tool() -> Tool {
         name: "outline",
         title: "List definitions, or find dead code",
         description: "Lists the definitions of a file, folder, package or system, each with kind, place, whether it is \
-            exported, and how many lines use it: in other definitions, in tests, in itself. With unused=true it finds \
-            dead code: definitions without other users, the most certain first, with the reasons why they may still be in use (exported, \
-            quoted, named in a string, used by tests, in files that are not loaded). Use it to get to know a module in one \
-            call.",
+            exported, and how many lines use it: in other definitions, in tests, in itself. Use it to get to \
+            know a module in one call. With unused=true it finds dead code.",
         effect: Effect::Reads,
     };
     Tool::new::<Arguments, LookupReply<Paged<OutlineAnswer>>>(about, outline).of_image()

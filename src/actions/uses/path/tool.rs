@@ -19,9 +19,9 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "path",
         title: "Find a call path between two definitions",
-        description: "Finds a path from one definition to another: by calls and, marked as guesses, through variables that \
-            hold it (tables, hooks) and quoted names. Returns the shortest path among those with the fewest guesses, each \
-            step with file:line:column. Use it to see how an event reaches its handler.",
+        description: "Finds a path from one definition to another: by calls and, marked as guesses, through variables \
+            that hold it (tables, hooks) and quoted names. Returns the shortest path among those with the \
+            fewest guesses. Use it to see how an event reaches its handler.",
         effect: Effect::Reads,
     };
     Tool::new::<Continued<PathRequest>, LookupReply<PathAnswer>>(about, path).of_image()

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::actions::missing::{LookupReply, of_error};
 use crate::actions::uses::unloaded::UnloadedMatches;
-use crate::actions::uses::who::{Elsewhere, Position, SetfUse, TopLevelUse, User, Users, WhoRequest, text};
-use crate::answer::designator::PrintedName;
+use crate::actions::uses::who::{Elsewhere, SetfUse, TopLevelUse, User, Users, WhoRequest, text};
+use crate::actions::uses::who_makes::{WhoMakesRequest, tool::who_makes};
 use crate::answer::lookup::NamedSymbol;
 use crate::answer::{Caution, LispName, counted};
 use crate::engine::Control;
@@ -15,16 +15,35 @@ use crate::tools::page::{PageRange, Paging, Part, Sequence};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use steelbank_xref::Kind;
 
-/// Longer lists omit places in SBCL's own sources, so that the names of a standard function's
-/// callers are on one page.
-const LONG_LIST: usize = 100;
-
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
     #[serde(flatten)]
     symbol: NamedSymbol,
     #[serde(flatten)]
     page: Paging,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct ReferencesArguments {
+    #[serde(flatten)]
+    arguments: Arguments,
+    /// The use: `reference` (read), `set` (assigned), `bind` (LET, LAMBDA list) of a variable;
+    /// `macro`: an expansion; `specialize`: a method on a class or object; `make`: an instance.
+    #[serde(default, rename = "type")]
+    use_type: ListedUse,
+}
+
+/// The uses that who-references lists. The words are those of code-find-references.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum ListedUse {
+    #[default]
+    Reference,
+    Set,
+    Bind,
+    Macro,
+    Specialize,
+    Make,
 }
 
 /// The functions that use a symbol.
@@ -95,7 +114,7 @@ struct ShownUser {
     /// False: the compiler recorded no use; only the text shows it.
     #[serde(skip_serializing_if = "is_true")]
     recorded: bool,
-    /// The function's line in the text's list of places.
+    /// The function's entry in the text's list of places.
     #[serde(skip)]
     line: String,
 }
@@ -121,50 +140,15 @@ impl Sequence for ListedUsers {
     }
 }
 
-/// Whether the class is among the specializers of the method: `(METHOD P::F (P::ITEM (EQL P::X)))`
-/// specializes on P::ITEM. Returns `true` if the specializers cannot be parsed.
-fn is_specialized_on(method: &str, class: &str) -> bool {
-    PrintedName::parse(method).specializers().is_none_or(|specializers| specializers.contains(&class))
-}
-
 impl ShownUser {
     fn new(user: User<'_>, kind: Kind, symbol: &LispName) -> Self {
-        let mut line = String::new();
-        if let Some(Position { place, .. }) = &user.position {
-            line.extend(["\n  ", &place.to_string(), ": ", user.name.as_str()]);
-            // Only functions have a SETF name.
-            match if kind == Kind::Calls { user.called } else { SetfUse::Itself } {
-                SetfUse::Itself => {}
-                SetfUse::Setf => line.push_str(&format!(" uses (setf {symbol})")),
-                SetfUse::Both => line.push_str(&format!(" uses {symbol} and (setf {symbol})")),
-            }
-            if kind == Kind::Specializes && !is_specialized_on(user.name.canonical(), symbol.canonical()) {
-                line.push_str(" (by an eql specializer)");
-            }
-        }
+        let line = text::place(&user, kind, symbol);
+        let is_in_sbcl = user.is_in_sbcl();
         let (mut evidence, mut via) = (None, None);
-        let is_in_sbcl = user.position.as_ref().is_some_and(|at| at.place.file.starts_with("SYS:"));
-        match user.position.as_ref().map(|at| (at.evidence, &at.via)) {
-            None | Some((Evidence::Exact, _)) => {}
-            Some((found, Some(operator))) => {
-                line.extend([" (via ", operator, ")"]);
-                (evidence, via) = (Some(found), Some(operator.clone()));
-            }
-            // Only the top-level form is known in SBCL's own sources. Omit the mark
-            // `(approximate)`, because every place would have it.
-            Some(_) if is_in_sbcl => {}
-            Some((found, None)) => {
-                line.push_str(" (approximate)");
-                evidence = Some(found);
-            }
-        }
-        if !line.is_empty() {
-            if user.uses > 1 {
-                line.push_str(&format!(", {} uses", user.uses));
-            }
-            if !user.recorded {
-                line.push_str(" (not recorded by the compiler)");
-            }
+        // Only the top-level form is known in SBCL's own sources, so no place there is exact.
+        if let Some(at) = user.position.as_ref().filter(|at| at.via.is_some() || !is_in_sbcl) {
+            evidence = Some(at.evidence).filter(|evidence| *evidence != Evidence::Exact);
+            via.clone_from(&at.via);
         }
         Self {
             at: user.position.map(|at| at.place.to_string()),
@@ -194,62 +178,64 @@ pub(crate) fn calls() -> Tool {
         Kind::Calls,
         "who-calls",
         "Who calls a function",
-        "Lists every function, method and macro that calls the given function, as the compiler \
-         recorded it; text matches, comments and strings do not count. Use it before changing a signature or \
-         behaviour, or to see how a function is used. Includes calls of (setf name), marked `setf`, of compiler macros and of \
-         methods. Sorted by PACKAGE::NAME; a name such as (setf f) by the symbol in it. Each function has \
-         the file:line:column of its first use. \
-         code-find-references also gives the source line. Calls by top-level code follow, then matches in files that changed \
-         since they were loaded or are not loaded.",
+        "Lists every function, method and macro that calls the given function, as the compiler recorded it. Use it \
+         before changing a signature or behaviour. Includes calls of (setf name), marked `setf`, of compiler macros \
+         and of methods. Sorted by PACKAGE::NAME. Each function has the file:line:column of its first use; \
+         code-find-references also gives the source line. Calls by top-level code follow, then matches in files that \
+         are not loaded.",
     )
 }
 
 pub(crate) fn references() -> Tool {
-    tool(
-        Kind::References,
-        "who-references",
-        "Who reads a variable",
-        "Lists the code that reads a special variable, global or constant, sorted as in who-calls. \
-         Lexical variables are not recorded. For writes use who-sets, for LET bindings who-binds.",
-    )
+    let about = About {
+        name: "who-references",
+        title: "Who reads a variable",
+        description: "Lists the code that reads a special variable, global or constant, sorted as in who-calls. \
+            Lexical variables are not recorded. `type` selects other uses: who sets or binds the variable, expands a \
+            macro, specializes methods on a class, makes instances of it.",
+        effect: Effect::Reads,
+    };
+    let list = |session: &Session, given: ReferencesArguments, call: &Call| {
+        let ReferencesArguments { arguments, use_type } = given;
+        let kind = match use_type {
+            ListedUse::Reference => Kind::References,
+            ListedUse::Set => Kind::Sets,
+            ListedUse::Bind => Kind::Binds,
+            ListedUse::Macro => Kind::Macroexpands,
+            ListedUse::Specialize => Kind::Specializes,
+            ListedUse::Make => {
+                return who_makes(
+                    session,
+                    WhoMakesRequest { symbol: arguments.symbol },
+                    arguments.page,
+                    call,
+                );
+            }
+        };
+        who(session, kind, arguments, call)
+    };
+    Tool::new::<ReferencesArguments, LookupReply<ListedUsers>>(about, list)
+        .of_image()
+        // Only the search for constructors asks Lisp.
+        .immediate_if(|given| given.get("type").is_none_or(|use_type| use_type != "make"))
 }
 
+const OLD_NAME: &str = "The same as who-references with the use as `type`.";
+
 pub(crate) fn binds() -> Tool {
-    tool(
-        Kind::Binds,
-        "who-binds",
-        "Who binds a variable",
-        "Lists the code that binds a special variable dynamically (LET, LAMBDA lists, PROGV with a known symbol). \
-         Use it to find where a configuration variable is rebound.",
-    )
+    tool(Kind::Binds, "who-binds", "Who binds a variable", OLD_NAME)
 }
 
 pub(crate) fn sets() -> Tool {
-    tool(
-        Kind::Sets,
-        "who-sets",
-        "Who assigns a variable",
-        "Lists the code that assigns a special or global variable (SETQ, SETF, INCF, PUSH and the like).",
-    )
+    tool(Kind::Sets, "who-sets", "Who assigns a variable", OLD_NAME)
 }
 
 pub(crate) fn macroexpands() -> Tool {
-    tool(
-        Kind::Macroexpands,
-        "who-macroexpands",
-        "Who uses a macro",
-        "Lists every use of a macro or compiler macro: the code to recompile when it changes.",
-    )
+    tool(Kind::Macroexpands, "who-macroexpands", "Who uses a macro", OLD_NAME)
 }
 
 pub(crate) fn specializes() -> Tool {
-    tool(
-        Kind::Specializes,
-        "who-specializes",
-        "Who specializes on a class",
-        "Lists the methods with a class, or an object in an EQL specializer, as the specializer of a parameter: \
-         the behaviour of a class across all generic functions.",
-    )
+    tool(Kind::Specializes, "who-specializes", "Who specializes on a class", OLD_NAME)
 }
 
 fn tool(kind: Kind, name: &'static str, title: &'static str, description: &'static str) -> Tool {
@@ -264,14 +250,13 @@ fn tool(kind: Kind, name: &'static str, title: &'static str, description: &'stat
 fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let request = WhoRequest { kind, symbol: given.symbol, recorded_only: false };
-    let answer = bank.ask(&request, &Control::default())?;
-    let Some(subject) = &answer.symbol else {
-        let missing = answer.unloaded.not_found(&answer.asked, answer.status);
-        return of_error(bank, missing.into(), CallOutcome::NotFound);
+    let answer = match bank.ask(&request, &Control::default()) {
+        Ok(answer) => answer,
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
     let looked_up_in = answer.looked_up_in.clone();
     let listed = ListedUsers {
-        symbol: subject.text.clone(),
+        symbol: answer.symbol.map(|symbol| symbol.text).unwrap_or_default(),
         count: answer.count,
         users: answer.users,
         shown: Vec::new(),
@@ -284,7 +269,7 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<T
         cursor: None,
         kind,
         toplevel_total: answer.toplevel.len(),
-        omits_sbcl_places: answer.count > LONG_LIST,
+        omits_sbcl_places: answer.count > text::LONG_LIST,
     };
     given.page.cut(listed, call.budget(), |listed, range| {
         Ok(page(listed, range)?.looked_up_in(looked_up_in.clone()))
@@ -293,10 +278,8 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<T
 
 /// Renders a page.
 fn page(listed: &mut ListedUsers, range: &PageRange) -> Result<ToolAnswer, Failure> {
-    let is_in_sbcl =
-        |user: &User<'_>| user.position.as_ref().is_some_and(|at| at.place.file.starts_with("SYS:"));
     let users = listed.users.iter().map(|mut user| {
-        if listed.omits_sbcl_places && is_in_sbcl(&user) {
+        if listed.omits_sbcl_places && user.is_in_sbcl() {
             user.position = None;
         }
         ShownUser::new(user, listed.kind, &listed.symbol)
@@ -312,9 +295,9 @@ fn text(listed: &ListedUsers, range: &PageRange) -> String {
     if listed.count == 0 && listed.toplevel_total == 0 {
         return text::no_users(listed.kind, symbol, &listed.elsewhere) + &listed.notes;
     }
-    let names = listed.shown.iter().map(|user| text::shown(listed.kind, &user.name));
+    let users: Vec<_> = listed.shown.iter().map(|user| (&user.name, user.line.as_str())).collect();
     let toplevel = listed.toplevel.iter().map(|found| format!("{}: {}", found.at, found.context));
-    let mut text = text::who_list(listed.kind, symbol, names);
+    let mut text = text::who_list(listed.kind, symbol, &users);
     let next = range.end();
     text::omitted_note(&mut text, listed.count.saturating_sub(next), listed.count, Some(next));
     text::at_top_level(&mut text, listed.count > 0, toplevel);
@@ -324,26 +307,6 @@ fn text(listed: &ListedUsers, range: &PageRange) -> String {
         text::omitted_note(&mut text, listed.toplevel_total - shown, of, Some(next));
     }
     text.push_str(&listed.notes);
-    if listed.shown.iter().any(|user| !user.line.is_empty()) {
-        text.push_str("\n\nPlaces:\n");
-        listed.shown.iter().for_each(|user| text.push_str(&user.line));
-    }
+    text.push_str(&text::places(listed.kind, &users));
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn specialized_class_differs_from_other_names() {
-        for (method, expected) in [
-            ("(METHOD P::F (P::ITEM COMMON-LISP::T))", true),
-            ("(METHOD P::ITEM-PRICE (COMMON-LISP::T (EQL P::A)))", false),
-            ("(METHOD P::F :AROUND (P::ITEMS))", false),
-            ("(METHOD (SETF P::ITEM) (COMMON-LISP::T P::ITEM))", true),
-        ] {
-            assert_eq!(is_specialized_on(method, "P::ITEM"), expected, "{method}");
-        }
-    }
 }

@@ -5,11 +5,10 @@
 //! the list.
 
 use super::Position;
-use super::text::is_contract_text;
 use crate::actions::uses::code_find_references::SingleUse;
 use crate::actions::uses::symbol_uses::SymbolUses;
 use crate::answer::designator::PrintedName;
-use crate::answer::name::{canonical, written};
+use crate::answer::name::canonical;
 use crate::answer::{LispName, Location};
 use crate::source::positions::Evidence;
 use crate::source::sbcl::SbclPlaces;
@@ -50,6 +49,7 @@ struct Entry {
     uses: usize,
     called: SetfUse,
     position: Option<Position>,
+    others: Vec<Location>,
 }
 
 #[derive(Clone)]
@@ -86,11 +86,22 @@ impl SetfUse {
     }
 }
 
-/// The first use with the strongest evidence in a function, and the number of uses in the function.
+/// The first use with the strongest evidence in a function, and the places of all uses there.
 struct Located {
     position: Position,
-    uses: usize,
+    places: Vec<Location>,
     called: SetfUse,
+}
+
+impl Located {
+    fn entry(self, function: Function) -> Entry {
+        let Self { position, mut places, called } = self;
+        let uses = places.len();
+        places.retain(|place| *place != position.place);
+        places.sort();
+        places.dedup();
+        Entry { function, uses, called, position: Some(position), others: places }
+    }
 }
 
 impl Users {
@@ -114,7 +125,8 @@ impl Users {
                 _ => SetfUse::Both,
             };
             let uses = group.chunk_by(|one, other| one == other).count();
-            entries.push(Entry { function: Function::Recorded(first), uses, called, position: None });
+            let function = Function::Recorded(first);
+            entries.push(Entry { function, uses, called, position: None, others: Vec::new() });
         }
         Self { index: Some(index.clone()), entries }
     }
@@ -135,10 +147,10 @@ impl Users {
             let called = if uses.with_text() { used.found.called } else { SetfUse::Itself };
             let known = located.entry(caller).or_insert_with(|| Located {
                 position: position.clone(),
-                uses: 0,
+                places: Vec::new(),
                 called,
             });
-            known.uses += 1;
+            known.places.push(position.place.clone());
             known.called = known.called.and(called);
             if (position.evidence, &position.place) < (known.position.evidence, &known.position.place) {
                 known.position = position;
@@ -156,15 +168,11 @@ impl Users {
             } else if !located.is_empty()
                 && let Some(known) = located.remove(&*index.function_name(number))
             {
-                (entry.uses, entry.called, entry.position) = (known.uses, known.called, Some(known.position));
+                *entry = known.entry(Function::Recorded(number));
             }
         }
-        self.entries.extend(located.into_iter().map(|(name, known)| Entry {
-            function: Function::Text(name.to_owned()),
-            uses: known.uses,
-            called: known.called,
-            position: Some(known.position),
-        }));
+        let unrecorded = located.into_iter();
+        self.entries.extend(unrecorded.map(|(name, known)| known.entry(Function::Text(name.to_owned()))));
         if self.entries.iter().any(|entry| matches!(entry.function, Function::Text(_))) {
             let mut entries = std::mem::take(&mut self.entries);
             entries.sort_by_cached_key(|entry| self.key(entry));
@@ -222,6 +230,7 @@ impl Users {
             package,
             kind,
             position: entry.position.clone(),
+            others: entry.others.clone(),
             uses: entry.uses,
             called: entry.called,
             recorded,
@@ -238,19 +247,22 @@ impl Users {
         self.entries.iter().map(|entry| self.name(entry))
     }
 
-    /// Iterates over the names of the functions in the form that the text for `kind` uses.
-    pub(super) fn listed(&self, kind: Kind) -> impl Iterator<Item = Cow<'_, str>> {
-        let index = self.index.as_ref().filter(|_| !is_contract_text(kind));
-        self.names().map(move |name| match index {
-            Some(index) => Cow::Owned(written(index, &name)),
-            None => name,
-        })
-    }
-
     /// Removes all functions except those with the numbers in `range`.
     pub(super) fn keep(&mut self, range: std::ops::Range<usize>) {
         self.entries.truncate(range.end);
         self.entries.drain(..range.start);
+    }
+}
+
+impl User<'_> {
+    /// Returns the places of all uses, as far as they are known.
+    pub fn places(&self) -> impl Iterator<Item = &Location> {
+        self.position.iter().map(|at| &at.place).chain(&self.others)
+    }
+
+    /// Whether the place is in SBCL's own sources.
+    pub(super) fn is_in_sbcl(&self) -> bool {
+        self.position.as_ref().is_some_and(|at| at.place.file.starts_with("SYS:"))
     }
 }
 
@@ -300,6 +312,9 @@ pub struct User<'a> {
     /// a function that was compiled without a file, or the request did not ask for places.
     #[serde(flatten)]
     pub position: Option<Position>,
+    /// The places of the other uses.
+    #[serde(skip)]
+    pub others: Vec<Location>,
     /// The number of uses in the function.
     pub uses: usize,
     /// Whether the function uses F, `(SETF F)` or both, if the request was for F.

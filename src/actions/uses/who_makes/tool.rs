@@ -34,17 +34,26 @@ pub(crate) fn tool() -> Tool {
             another function. Use it before adding a slot or an initarg. Computed classes are not found.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, LookupReply<Paged<WhoMakesAnswer>>>(about, who).of_image()
+    let list = |session: &Session, given: Arguments, call: &Call| {
+        who_makes(session, given.request, given.paging, call)
+    };
+    Tool::new::<Arguments, LookupReply<Paged<WhoMakesAnswer>>>(about, list).of_image()
 }
 
-fn who(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
+/// Answers a call.
+pub(crate) fn who_makes(
+    session: &Session,
+    request: WhoMakesRequest,
+    paging: Paging,
+    call: &Call,
+) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
-    let answer = match bank.ask(&given.request, &call.control(ALLOWED)) {
+    let answer = match bank.ask(&request, &call.control(ALLOWED)) {
         Ok(answer) => answer,
         Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
     let total = answer.makers.len();
-    given.paging.cut(Paged::new(answer, total), call.budget(), |listed, range| {
+    paging.cut(Paged::new(answer, total), call.budget(), |listed, range| {
         listed.cursor = range.cursor();
         let text = format!("{}{}", listed.answer, range.rest());
         let looked_up_in = listed.answer.looked_up_in.clone();
@@ -60,15 +69,17 @@ impl fmt::Display for WhoMakesAnswer {
         }
         writeln!(f, "Code that makes an instance of {}:", self.class)?;
         for maker in &self.makers {
-            write!(f, "\n  {}: {}", maker.place, maker.by)?;
-            if maker.possible {
-                write!(f, " may make {}: it passes the class to a function", maker.class)?;
-            } else if maker.class != self.class {
-                write!(f, " makes {}", maker.class)?;
-            }
-            if let Some(context) = &maker.context {
-                write!(f, "\n      {context}")?;
-            }
+            let context = maker.context.as_deref().unwrap_or_default();
+            let by = maker.by.unless_in(context, &self.class);
+            let class = maker.class.beside(&self.class);
+            let class = match maker.possible {
+                true => Some(format!("may make {class}: it passes the class to a function")),
+                false => Some(format!("makes {class}")).filter(|_| maker.class != self.class),
+            };
+            let said: Vec<String> = by.into_iter().chain(class).collect();
+            let parts = [maker.place.to_string(), said.join(" "), context.to_owned()];
+            let parts: Vec<&str> = parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+            write!(f, "\n  {}", parts.join(": "))?;
         }
         Ok(())
     }
