@@ -329,6 +329,17 @@ impl<'a> UserFinder<'a> {
         elsewhere
     }
 
+    /// Whether the used symbol is an element of a quoted list or vector. In `'NAME`, where it may
+    /// be called, it is not.
+    pub(crate) fn is_in_data(&self, used: &UsedBy) -> bool {
+        let kind = || {
+            let file = self.enclosing.text(&used.line.place.file)?;
+            let form = file.1.token_at(used.line.place.range?.start)?.form?;
+            Some(file.1.form(form)?.kind)
+        };
+        used.line.use_type == UseType::Quoted && kind().is_some_and(|kind| kind != FormKind::Quote)
+    }
+
     /// Finds the forms that create an instance of a class or of a subclass.
     pub(crate) fn constructions(&self, class: SymbolName, control: &Control) -> Result<Vec<UsedBy>, Error> {
         let below = subclasses(self.context, &class, control)?;

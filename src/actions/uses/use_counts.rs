@@ -183,10 +183,10 @@ fn everywhere(symbol: &SymbolName) -> CodeFindReferencesRequest {
     }
 }
 
-/// Whether a file, shown as `path`, contains tests: by its folder, by its systems, or by its name
-/// if no system of the project contains it.
+/// Whether a file, shown as `path`, contains tests: by its systems, or by its folder if no system
+/// contains it.
 pub(crate) fn is_test_file(project: &Project, path: &str) -> bool {
-    in_test_folder(path) || project.is_test_file(&project.native(path)).unwrap_or_else(|| has_test_name(path))
+    project.is_test_file(&project.native(path)).unwrap_or_else(|| in_test_folder(path))
 }
 
 /// Whether a path has a folder `t`, `test`, `tests`, `testing` or `spec`.
@@ -197,26 +197,17 @@ fn in_test_folder(path: &str) -> bool {
         .any(|folder| matches!(folder.to_lowercase().as_str(), "t" | "test" | "tests" | "testing" | "spec"))
 }
 
-/// Whether a word of a file's name begins with `test`.
-fn has_test_name(path: &str) -> bool {
-    let file = path.rsplit('/').next().unwrap_or_default().to_lowercase();
-    let stem = file.rsplit_once('.').map_or(file.as_str(), |(stem, _)| stem);
-    stem.split(['-', '_', '.']).any(|part| part.starts_with("test"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn test_files_are_recognized_by_path() {
-        for path in
-            ["t/a.lisp", "src/tests/b.lisp", "test.lisp", "app-tests.lisp", "foo-test.lisp", "Test/x.lisp"]
-        {
-            assert!(in_test_folder(path) || has_test_name(path), "{path}");
+    fn test_files_are_recognized_by_folder() {
+        for path in ["t/a.lisp", "src/tests/b.lisp", "Test/x.lisp"] {
+            assert!(in_test_folder(path), "{path}");
         }
-        for path in ["src/latest.lisp", "attest/a.lisp", "main.lisp", "contest.lisp"] {
-            assert!(!in_test_folder(path) && !has_test_name(path), "{path}");
+        for path in ["src/test-runner.lisp", "attest/a.lisp", "main.lisp", "tests.lisp"] {
+            assert!(!in_test_folder(path), "{path}");
         }
     }
 
