@@ -31,7 +31,6 @@ use crate::answer::location::as_text;
 use crate::answer::lookup::DEFAULT_PACKAGE;
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext, Question};
-use crate::workspace::FileVersion;
 
 /// A request for the code that depends on changed definitions. Names, files and the diff are
 /// combined.
@@ -238,22 +237,13 @@ impl ImpactRequest {
             subjects.looked_up_in = subjects.looked_up_in.or(lookup.looked_up_in);
             let name = index.full_name(symbol);
             let mut known_there = false;
-            for FileVersion { path, .. } in context.project.naming(&name.name) {
-                let shown = context.project.shown(&path);
-                for (at, known) in users.enclosing.definitions(&shown).iter().enumerate() {
-                    let definition = &known.definition;
-                    let is_named = match lookup.function_name {
-                        FunctionName::Setf => {
-                            definition.setf
-                                || matches!(definition.kind, DefinitionKind::Setf | DefinitionKind::Accessor)
-                        }
-                        _ => true,
-                    };
-                    if is_named && definition.name == name.name && known.home.as_ref() == Some(&name.package)
-                    {
-                        subjects.take(index, &path, known, at);
-                        known_there = true;
-                    }
+            for (version, known, at) in users.definitions_of(&name) {
+                let definition = &known[at].definition;
+                let is_setf = definition.setf
+                    || matches!(definition.kind, DefinitionKind::Setf | DefinitionKind::Accessor);
+                if is_setf || lookup.function_name != FunctionName::Setf {
+                    subjects.take(index, &version.path, &known[at], at);
+                    known_there = true;
                 }
             }
             subjects.targets.insert(Target::requested(name, lookup.function_name));
