@@ -57,7 +57,7 @@ pub(super) struct Joining {
 }
 
 /// The settings that belong to one client, not to the image.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct ClientSettings {
     /// Whether the client may evaluate code.
     pub(super) eval: bool,

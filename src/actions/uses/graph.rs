@@ -289,12 +289,11 @@ impl<'a> UserFinder<'a> {
             let call = text.token_at(range.start)?.form?;
             let Datum::Form(argument) = text.elements(call).nth(passed.position + 1)? else { return None };
             let mut parts = text.elements(argument);
-            let Datum::Token(head) = parts.next()? else { return None };
+            let head = text.token(parts.next()?)?;
             let Datum::Form(quoted) = parts.next()? else { return None };
-            let Datum::Token(class) = text.elements(quoted).last()? else { return None };
-            let generated = text.tokens().get(head)?.is_named(bytes, "MAKE-INSTANCE")
-                && text.form(quoted)?.kind == FormKind::Quote;
-            let class = text.tokens().get(class)?.symbol(bytes);
+            let class = text.token(text.elements(quoted).last()?)?.symbol(bytes);
+            let generated =
+                head.is_named(bytes, "MAKE-INSTANCE") && text.form(quoted)?.kind == FormKind::Quote;
             let index = &self.context.index;
             let package = class.package.as_deref().or(used.line.package.as_deref())?;
             let (symbol, _) = index.symbol_named(package, &class.name)?;
@@ -378,13 +377,9 @@ impl<'a> UserFinder<'a> {
         let quote = text.forms_before(at + 1).find(|id| text.form(*id).is_some_and(is_quote))?;
         let call = text.form(quote)?.parent?;
         let mut parts: Vec<Datum> = text.elements(call).collect();
-        let named = |part: &Datum| match *part {
-            Datum::Token(token) => text.tokens().get(token),
-            // For `#'NAME` and 'NAME: the name of the function that is applied.
-            Datum::Form(form) => text.elements(form).find_map(|inner| match inner {
-                Datum::Token(token) => text.tokens().get(token),
-                Datum::Form(_) => None,
-            }),
+        // For `#'NAME` and 'NAME: the name of the function that is applied.
+        let named = |part: &Datum| {
+            text.token(*part).or_else(|| text.parts(*part).into_iter().find_map(|part| text.token(part)))
         };
         let mut operator = named(parts.first()?)?.symbol(bytes).name;
         if ["APPLY", "FUNCALL"].contains(&operator.as_ref()) && parts.get(1) != Some(&Datum::Form(quote)) {

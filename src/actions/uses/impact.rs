@@ -550,10 +550,7 @@ impl Arity {
         let mut arity = Self { max: Some(0), ..Self::default() };
         let (mut section, mut is_whole) = (0, false);
         for datum in text.elements(list) {
-            let keyword = match datum {
-                Datum::Token(at) => text.tokens().get(at).map(|token| token.symbol(bytes).name.into_owned()),
-                Datum::Form(_) => None,
-            };
+            let keyword = text.token(datum).map(|token| token.symbol(bytes).name.into_owned());
             match keyword.as_deref() {
                 // A dotted list accepts any further arguments.
                 Some(".") => (section, arity.max) = (2, None),

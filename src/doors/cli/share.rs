@@ -15,9 +15,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::{CommandError, Exit, GlobalOptions, PROGRAM, Shell, installation};
-use crate::doors::share::{
-    ClientProtocol, ClientSettings, HostAddress, HostMessage, Joining, hand_over, messages,
-};
+use crate::doors::share::{ClientSettings, HostAddress, HostMessage, Joining, hand_over, messages};
 use crate::doors::streams::take as take_streams;
 use crate::tools::{Effect, Object, Permissions, Tool, ToolAnswer};
 
@@ -86,15 +84,7 @@ pub(super) fn ask(shell: &Shell, tool: &Tool, arguments: &Object) -> Option<Tool
     let lock = address.has_socket().then(|| address.lock().ok())??;
     let socket = lock.connect().ok()??;
     drop(lock);
-    let protocol = ClientProtocol::Mcp;
-    let settings = ClientSettings {
-        eval: false,
-        edits: false,
-        tools: None,
-        swank: None,
-        protocol,
-        config_errors: Vec::new(),
-    };
+    let settings = ClientSettings::default();
     let order = Some((tool.name().to_owned(), arguments.clone()));
     let (input, output) = (io::stdin(), io::stdout());
     hand_over(&socket, &Joining { image, settings, order }, [input.as_fd(), output.as_fd()]).ok()?;

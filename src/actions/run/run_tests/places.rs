@@ -198,16 +198,14 @@ impl TestPlaces {
 /// :suite …) …)`.
 fn test_name(text: &LispText, bytes: &[u8], form: FormId) -> Option<String> {
     let mut elements = text.elements(form);
-    let Datum::Token(head) = elements.next()? else { return None };
-    if !text.tokens()[head].symbol(bytes).name.to_uppercase().contains("TEST") {
+    if !text.token(elements.next()?)?.symbol(bytes).name.to_uppercase().contains("TEST") {
         return None;
     }
     let named = match elements.next()? {
         Datum::Form(inner) => text.elements(inner).next()?,
         other => other,
     };
-    let Datum::Token(name) = named else { return None };
-    Some(text.tokens()[name].symbol(bytes).name.trim_matches('"').to_uppercase())
+    Some(text.token(named)?.symbol(bytes).name.trim_matches('"').to_uppercase())
 }
 
 /// Lists the lines of `files` that use the frameworks' operators, directly or through macros.
