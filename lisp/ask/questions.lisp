@@ -76,7 +76,7 @@
             "definitions" (definitions-json symbol))))
 
 (define-question "definitions-in" (&rest files)
-  "Return name, package and all definitions of each symbol that one of FILES, native names, defines."
+  "Return name, package and definitions of each symbol that one of FILES, native names, defines."
   (loop for symbol in (nth-value 1 (definitions-in files))
         collect (list (symbol-name symbol) (package-name (symbol-package symbol))
                       (definitions-json symbol))))
