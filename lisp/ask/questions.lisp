@@ -75,6 +75,12 @@
                            :true)
             "definitions" (definitions-json symbol))))
 
+(define-question "definitions-in" (&rest files)
+  "Return name, package and definitions of each symbol that one of FILES, native names, defines."
+  (loop for symbol in (nth-value 1 (definitions-in files))
+        collect (list (symbol-name symbol) (package-name (symbol-package symbol))
+                      (definitions-json symbol))))
+
 (define-question "values" (package source &optional json)
   "Read and evaluate the forms of SOURCE in PACKAGE; an error ends the call."
   ;; Return the values of the last form, printed within limits. With JSON, return the first value,

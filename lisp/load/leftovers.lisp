@@ -91,9 +91,10 @@
                      (location-mark :class symbol (metaobject-source-location class))))))))
 
 (defun definitions-in (files)
-  "Return the marks of all definitions in FILES, native names."
+  "Return the marks of all definitions in FILES, native names, and a list of their symbols."
   (let ((wanted (make-hash-table :test 'equal))
-        (marks '()))
+        (marks '())
+        (symbols '()))
     (dolist (file files)
       (setf (gethash file wanted) t))
     (dolist (package (user-packages))
@@ -103,8 +104,10 @@
                           (symbol-marks symbol)))
             (when (and mark (gethash (mark-file mark) wanted))
               (setf (mark-version mark) (gethash (mark-file mark) *loaded-files*))
+              (unless (eq symbol (first symbols))
+                (push symbol symbols))
               (push mark marks))))))
-    marks))
+    (values marks symbols)))
 
 (defun marks-by-name ()
   "Return *MARKS* as a table by kind and name."

@@ -22,6 +22,8 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::tools::{Object, ToolAnswer};
+
 /// The maximum size of a message between a client's process and the host, in bytes.
 const MAX_HOST_MESSAGE: usize = 1 << 20;
 /// The deadline for a connected process to send its first message.
@@ -49,10 +51,13 @@ pub(super) struct Joining {
     pub(super) image: String,
     /// The settings of this client.
     pub(super) settings: ClientSettings,
+    /// The tool and the arguments of a command's only call. The streams are then not used.
+    #[serde(default)]
+    pub(super) order: Option<(String, Object)>,
 }
 
 /// The settings that belong to one client, not to the image.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct ClientSettings {
     /// Whether the client may evaluate code.
     pub(super) eval: bool,
@@ -86,7 +91,7 @@ pub(super) enum ClientProtocol {
 }
 
 /// A message from the host to a client's process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum HostMessage {
     /// The host accepts the client and starts to serve the streams.
@@ -98,6 +103,8 @@ pub(super) enum HostMessage {
     /// A text to print on the process's standard error.
     #[serde(rename = "said")]
     Text(String),
+    /// The answer to a command's call.
+    Answer(Box<ToolAnswer>),
     /// The client has disconnected.
     Left {
         /// Whether the client disconnected as its protocol requires.
@@ -119,6 +126,11 @@ impl HostAddress {
     /// Returns the path of the host's log, which is its standard output and standard error.
     pub(super) fn log(&self) -> PathBuf {
         self.folder.join(format!("{}.log", self.name))
+    }
+
+    /// Returns whether there is a socket. Its host may have ended.
+    pub(super) fn has_socket(&self) -> bool {
+        self.folder.join(format!("{}.socket", self.name)).exists()
     }
 
     /// Waits for the lock.
@@ -320,7 +332,7 @@ mod tests {
         // The default protocol is MCP.
         let named = serde_json::from_str::<ClientSettings>(r#"{"eval":false,"edits":false,"tools":null}"#);
         assert_eq!(named.unwrap().protocol, ClientProtocol::Mcp);
-        Joining { image: "x".repeat(10_000), settings }
+        Joining { image: "x".repeat(10_000), settings, order: None }
     }
 
     #[test]

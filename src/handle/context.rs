@@ -18,8 +18,9 @@ use crate::engine::{CallAnswer, Lane, Lisp, read_json};
 use crate::handle::{Error, Steelbank};
 use crate::source::positions::{PositionedFile, universal_write_date};
 use crate::source::sbcl::{SbclSources, SourceFile};
-use crate::workspace::Project;
+use crate::workspace::{Project, TextContext, TextFilter, TextState};
 use steelbank_reader::Range;
+use steelbank_text::FileTokens;
 use steelbank_xref::{Index, Package, TextSymbol};
 
 /// The context for answering a question: the image, the index of its cross references, and the
@@ -105,18 +106,45 @@ impl QueryContext<'_> {
         let naming = self.project.naming(name).into_iter();
         let files: Vec<_> =
             naming.filter_map(|file| self.project.positions(&file.path, file.write_date).ok()).collect();
-        self.with_symbols(files.iter().flat_map(|file| file.symbols()).filter(|(_, found)| *found == name))
+        let symbols = files.iter().flat_map(|file| file.symbols()).filter(|(_, found)| *found == name);
+        self.with_symbols(symbols, |_| false)
+    }
+
+    /// Returns this context, with the symbols called `name` that changed text defines, but that the
+    /// image lacks, added to its index. Searches changed files and `texts`. A symbol is exported if
+    /// the definition of its home package there names it.
+    pub(crate) fn with_defined_symbols(&self, name: &str, texts: &[Arc<str>]) -> Cow<'_, Self> {
+        let view = self.project.tree_view();
+        let files = self.project.texts_naming_at(&view, name, TextFilter::Unloaded, true).files;
+        let texts: Vec<FileTokens> = texts.iter().map(|text| FileTokens::read(text.as_bytes())).collect();
+        let changed = files.iter().filter(|file| file.load_state == TextState::Changed);
+        let tokens =
+            || changed.clone().map(|file| &file.tokens).chain(&texts).flat_map(|text| text.named(name));
+        let package = |name: &str| self.index.find_package(name, None);
+        let exporters = tokens().filter_map(|token| match &token.context {
+            TextContext::Package { package: home, from: None } => package(home),
+            _ => None,
+        });
+        let exporters: BTreeSet<Package> = exporters.collect();
+        let defined = tokens().filter(|token| token.defines && token.active);
+        let homes = defined.filter_map(|token| token.prefix.as_deref().or(token.package.as_deref()));
+        self.with_symbols(homes.map(|home| (home, name)), |home| exporters.contains(&home))
     }
 
     /// Returns this context, with the symbols of a loaded file that the image lacks added to its
     /// index.
     pub(crate) fn with_file_symbols(&self, file: &PositionedFile) -> Cow<'_, Self> {
-        self.with_symbols(file.symbols())
+        self.with_symbols(file.symbols(), |_| false)
     }
 
     /// Returns this context, with those of `symbols` that the image lacks added to its index. Each
     /// symbol is a pair of home package and name. Skips symbols of packages that the image lacks.
-    fn with_symbols<'b>(&self, symbols: impl IntoIterator<Item = (&'b str, &'b str)>) -> Cow<'_, Self> {
+    /// KEYWORD and the packages that `exports` accepts export them.
+    fn with_symbols<'b>(
+        &self,
+        symbols: impl IntoIterator<Item = (&'b str, &'b str)>,
+        exports: impl Fn(Package) -> bool,
+    ) -> Cow<'_, Self> {
         let symbols = symbols.into_iter().filter_map(|(home, name)| {
             let package = self.index.find_package(home, None)?;
             self.index.find_symbol(name, package).is_none().then_some((package, name))
@@ -127,7 +155,8 @@ impl QueryContext<'_> {
         }
         let symbol = |(package, name): (_, &str)| {
             let (name, printed) = (name.to_owned(), escaped(name));
-            TextSymbol { package, name, printed }
+            let exported = exports(package) || self.index.package_name(package) == "KEYWORD";
+            TextSymbol { package, name, printed, exported }
         };
         Cow::Owned(Self { index: self.index.with_symbols(symbols.into_iter().map(symbol)), ..self.clone() })
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::budget::BUDGET;
 use super::phrases::sentence;
@@ -171,7 +171,7 @@ impl Call {
 }
 
 /// The outcome of a call that has an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CallOutcome {
     /// The request was answered.
     Answered,
@@ -186,7 +186,7 @@ pub enum CallOutcome {
 }
 
 /// The answer of a tool.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolAnswer {
     /// The text for models and people. If the tool has a contract, this is the contract's text.
     pub text: String,

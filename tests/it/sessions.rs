@@ -51,6 +51,8 @@ sessions! {
     @[("CL_SOURCE_REGISTRY", NO_LIBRARIES)]; failures_report_name_and_place
     files_compiled_by_programs_are_indexed
     forms_are_found_and_replaced
+    @[("CL_SOURCE_REGISTRY", frameworks())]; impact_lists_the_tests_of_frameworks
+    generated_definitions_are_outlined
     local_operators_are_not_expanded
     @[("CL_SOURCE_REGISTRY", newer_asdf())]; local_nicknames_load_with_newer_asdf
     fiveam_tests_may_be_in_an_object

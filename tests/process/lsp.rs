@@ -330,6 +330,62 @@ fn positions_refer_to_the_buffer() {
     }
 }
 
+const USE: &str = "(defpackage :lsp-use (:use :cl :lsp-shop))
+(in-package :lsp-use)
+(defun best (items) (reduce #'max (mapcar #'price items)))
+(defun first-item (items) (lsp-shop:price (first items)))
+";
+
+#[test]
+fn renamed_names_can_be_renamed_again() {
+    for saves in [true, false] {
+        let [root, cache] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let asd =
+            "(defsystem \"again\" :serial t :components ((:file \"shop\") (:file \"cart\") (:file \"use\")))";
+        let mut texts = [("shop.lisp", SHOP), ("cart.lisp", CART), ("use.lisp", USE)]
+            .map(|(name, text)| (name, text.to_owned()));
+        fs::write(root.path().join("again.asd"), asd).unwrap();
+        for (name, text) in &texts {
+            fs::write(root.path().join(name), text).unwrap();
+        }
+        let options = ["--no-snapshot", "--system", "again", "lsp", "--no-compile"];
+        let mut editor = Editor::start_in(root, cache, PositionEncoding::Utf16, &options);
+        for (name, text) in &texts {
+            editor.open(name, text);
+        }
+        for (version, old, new) in [(2, "price", "cost"), (3, "cost", "worth"), (4, "worth", "value")] {
+            // Each rename begins in another file.
+            let (name, text) = &texts[version as usize - 2];
+            let mut at = editor.at(name, text, old, if version == 2 { 1 } else { 0 });
+            at["newName"] = json!(new);
+            let answer = editor.ask("textDocument/rename", at);
+            assert!(answer["changeAnnotations"].is_null(), "{answer}");
+            for (name, text) in &mut texts {
+                let expected = text.replace(old, new);
+                let uri = editor.uri(name);
+                let changes = answer["documentChanges"].as_array().unwrap().iter();
+                let mut changes = changes.filter(|change| change["textDocument"]["uri"] == *uri);
+                let mut edits = changes.next().unwrap()["edits"].as_array().unwrap().clone();
+                let start = |edit: &Value| edit["range"]["start"].clone();
+                edits.sort_by_key(|edit| (start(edit)["line"].as_u64(), start(edit)["character"].as_u64()));
+                for edit in edits.iter().rev() {
+                    let changed = editor.text_at(text, &edit["range"]);
+                    assert_eq!(changed, old);
+                    let at = changed.as_ptr() as usize - text.as_ptr() as usize;
+                    text.replace_range(at..at + old.len(), edit["newText"].as_str().unwrap());
+                }
+                assert_eq!(*text, expected, "{saves} {answer}");
+                editor.change(name, version, text);
+                if saves {
+                    fs::write(editor.root.join(name), &*text).unwrap();
+                    editor.tell("textDocument/didSave", json!({ "textDocument": { "uri": uri } }));
+                }
+            }
+        }
+        assert_eq!(editor.leave(), 0);
+    }
+}
+
 const THINGS: &str = "(in-package :lsp-shop)
 (defclass thing () ((weight :initarg :weight :accessor weight)))
 (defclass crate (thing) ((things :initarg :things)))

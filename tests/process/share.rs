@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::child::{small_or_full, wait_while};
 use crate::client::Client;
-use crate::program::{Folder, Streams, ends_well, initialized, serve, server};
+use crate::program::{Folder, Streams, ask, ends_well, initialized, serve, server};
 use crate::texts::expect_text;
 
 const LOSE: &str = "(sb-alien:alien-funcall (sb-alien:extern-alien \"lose\" (function sb-alien:void sb-alien:c-string)) \"on purpose\")";
@@ -59,6 +59,49 @@ pub(crate) fn loaded(client: &mut Client) {
 pub(crate) fn end(clients: Vec<(Child, Client)>, host: &Value) {
     clients.into_iter().for_each(|(child, client)| ends_well(child, client));
     wait_while(|| lives(host));
+}
+
+#[test]
+fn commands_ask_the_shared_lisp() {
+    let folder = project("share-command");
+    let root = folder.0.join("project");
+    let loads = folder.0.join("loads");
+    let mark = format!(
+        "(with-open-file (out {loads:?} :direction :output :if-exists :append :if-does-not-exist :create) (print 1 out))"
+    );
+    std::fs::write(root.join("mark.lisp"), mark).unwrap();
+    let asd = "(defsystem \"shop\" :components ((:file \"shop\") (:file \"mark\")))";
+    std::fs::write(root.join("shop.asd"), asd).unwrap();
+    let ask = |arguments: &[&str], expected_loads: usize| {
+        let options = ["--no-snapshot", "--system", "shop"];
+        let answer = ask(&root, &folder.0.join("cache"), &[&options, arguments].concat());
+        let loaded = std::fs::read_to_string(&loads).unwrap_or_default().split_whitespace().count();
+        assert_eq!(loaded, expected_loads, "{arguments:?} {answer:?}");
+        answer
+    };
+    let calls: [&[&str]; 5] = [
+        &["who-calls", "cl:car"],
+        &["--json", "describe-symbol", "of-client-1"],
+        &["outline", "shop.lisp", "-c"],
+        &["describe-symbol", "nowhere"],
+        &["code-find-references", "mapcar", "--package", "cl"],
+    ];
+    let separate: Vec<_> = (1..).zip(calls).map(|(loads, call)| ask(call, loads)).collect();
+    let mut client = join(&folder, &["--no-snapshot"]);
+    loaded(&mut client.1);
+    for (call, expected) in calls.iter().zip(&separate) {
+        assert_eq!(ask(call, 6), *expected, "{call:?}");
+    }
+    // Another image, a tool that runs code, and text that the shared Lisp has not loaded.
+    ask(&["evaluate", "(+ 1 2)"], 7);
+    let text = std::fs::read_to_string(root.join("shop.lisp")).unwrap();
+    std::fs::write(root.join("shop.lisp"), text + "(defun cl-user::later () (cl-user::of-client-1 '()))\n")
+        .unwrap();
+    let (answer, ..) = ask(&["who-calls", "of-client-1"], 8);
+    assert!(answer.contains("LATER"), "{answer}");
+    let host = host(&mut client.1);
+    end(vec![client], &host);
+    ask(calls[0], 9);
 }
 
 #[test]

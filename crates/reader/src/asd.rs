@@ -6,7 +6,7 @@
 //! reason, or because the system has a `:class`, [`SystemDefinition::complete`] or
 //! [`SystemDefinition::dependencies_complete`] is `false`.
 
-use super::{Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Range, Token, TokenKind};
+use super::{Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Range, TokenKind};
 
 /// The maximum depth of nested modules.
 const NESTING_LIMIT: usize = 64;
@@ -98,7 +98,7 @@ impl AsdText<'_> {
         for key in ["DEFSYSTEM-DEPENDS-ON", "WEAKLY-DEPENDS-ON", "DEPENDS-ON"] {
             let Some(list) = options.get(key) else { continue };
             found.dependencies_complete &= self.is_nil(list) || self.is_list(list);
-            for dependency in self.list(list) {
+            for dependency in self.lisp.parts(list) {
                 let name = self.dependency(dependency);
                 found.dependencies_complete &= name.is_some();
                 found.depends_on.extend(name);
@@ -206,27 +206,13 @@ impl AsdText<'_> {
         matches!(datum, Datum::Form(id) if self.lisp.form(id).is_some_and(|form| form.kind == FormKind::List))
     }
 
-    fn list(&self, datum: Datum) -> Vec<Datum> {
-        match datum {
-            Datum::Form(id) => self.lisp.elements(id).collect(),
-            Datum::Token(_) => Vec::new(),
-        }
-    }
-
-    fn token(&self, datum: Datum) -> Option<&Token> {
-        match datum {
-            Datum::Token(index) => self.lisp.tokens().get(index),
-            Datum::Form(_) => None,
-        }
-    }
-
     fn is_nil(&self, datum: Datum) -> bool {
-        self.token(datum).is_some_and(|token| token.is_named(self.text, "NIL"))
+        self.lisp.token(datum).is_some_and(|token| token.is_named(self.text, "NIL"))
     }
 
     /// Returns the name of a keyword.
     fn keyword(&self, datum: Datum) -> Option<String> {
-        let token = self.token(datum).filter(|token| token.marker == Marker::Keyword)?;
+        let token = self.lisp.token(datum).filter(|token| token.marker == Marker::Keyword)?;
         Some(token.symbol(self.text).name.into_owned())
     }
 
@@ -240,7 +226,7 @@ impl AsdText<'_> {
                 _ => None,
             };
         }
-        let token = self.token(datum).filter(|token| token.kind == TokenKind::String)?;
+        let token = self.lisp.token(datum).filter(|token| token.kind == TokenKind::String)?;
         let raw = self.text.get(token.span.indices())?.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
         let mut characters = super::lines::decode(raw).into_owned().chars().collect::<Vec<_>>().into_iter();
         let mut string = String::new();
@@ -255,7 +241,7 @@ impl AsdText<'_> {
         if let Some(string) = self.string(datum) {
             return Some(string);
         }
-        let token = self.token(datum).filter(|token| token.kind == TokenKind::Symbol)?;
+        let token = self.lisp.token(datum).filter(|token| token.kind == TokenKind::Symbol)?;
         Some(token.symbol(self.text).name.to_lowercase())
     }
 }

@@ -239,8 +239,7 @@ impl EditedText<'_> {
     }
 
     fn symbol(&self, datum: Datum) -> Option<String> {
-        let Datum::Token(index) = datum else { return None };
-        let token = self.lisp.tokens().get(index).filter(|token| token.kind == TokenKind::Symbol)?;
+        let token = self.lisp.token(datum).filter(|token| token.kind == TokenKind::Symbol)?;
         let name = token.symbol(self.text).name;
         Some(if token.marker == Marker::Keyword { format!(":{name}") } else { name.into_owned() })
     }
@@ -248,8 +247,7 @@ impl EditedText<'_> {
     /// Returns the defined name: a symbol's name without its package prefix, or the contents of a
     /// string.
     fn name(&self, datum: Datum) -> Option<String> {
-        let Datum::Token(index) = datum else { return None };
-        let token = self.lisp.tokens().get(index)?;
+        let token = self.lisp.token(datum)?;
         match token.kind {
             TokenKind::Symbol => Some(token.symbol(self.text).name.into_owned()),
             TokenKind::String => {

@@ -109,19 +109,13 @@ fn outcome_within(
     depth: u32,
 ) -> Option<FeatureValue> {
     let depth = depth.checked_sub(1)?;
-    let token = |datum| match datum {
-        Datum::Token(index) => text.tokens().get(index).filter(|token| token.kind == TokenKind::Symbol),
-        Datum::Form(_) => None,
-    };
+    let token = |datum| text.token(datum).filter(|token| token.kind == TokenKind::Symbol);
     let id = match datum {
         Datum::Token(_) => return Some(features.outcome(&token(datum)?.symbol(bytes).name)),
         Datum::Form(id) => id,
     };
     text.form(id).filter(|form| form.kind == FormKind::List)?;
-    let is_comment = |datum| match datum {
-        Datum::Token(index) => text.tokens().get(index).is_some_and(|token| token.kind == TokenKind::Comment),
-        Datum::Form(_) => false,
-    };
+    let is_comment = |datum| text.token(datum).is_some_and(|token| token.kind == TokenKind::Comment);
     let mut elements = text.children(id).filter(|&datum| !is_comment(datum));
     let operator = token(elements.next()?)?.symbol(bytes).name;
     let mut values = elements.map(|element| outcome_within(features, text, bytes, element, depth));

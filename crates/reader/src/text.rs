@@ -217,6 +217,22 @@ impl LispText {
         self.tokens.get(form.head as usize)
     }
 
+    /// Returns the token of an element that is an atom.
+    pub fn token(&self, datum: Datum) -> Option<&Token> {
+        match datum {
+            Datum::Token(index) => self.tokens.get(index),
+            Datum::Form(_) => None,
+        }
+    }
+
+    /// Returns the elements of an element that is a form; empty for an atom.
+    pub fn parts(&self, datum: Datum) -> Vec<Datum> {
+        match datum {
+            Datum::Form(id) => self.elements(id).collect(),
+            Datum::Token(_) => Vec::new(),
+        }
+    }
+
     /// Returns the elements of a form in order, without comments, feature expressions, Clojure
     /// metadata, and text that is excluded inside the form.
     pub fn elements(&self, id: FormId) -> impl Iterator<Item = Datum> + '_ {

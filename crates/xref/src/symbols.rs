@@ -55,6 +55,8 @@ pub struct TextSymbol {
     pub name: String,
     /// Its printed name, with bars where they are needed.
     pub printed: String,
+    /// Whether its home package exports it.
+    pub exported: bool,
 }
 
 /// The accessibility of a symbol in a package: the second value of `FIND-SYMBOL`.
@@ -122,18 +124,20 @@ impl Index {
             .find(|(_, external)| *external)
             .map(|(symbol, _)| (symbol, Access::Inherited));
         inherited.or_else(|| {
-            let from_text = self
-                .from_text
-                .iter()
-                .position(|each| each.package == package && each.name.as_bytes() == name)?;
-            let is_keyword = self.package_name(package) == "KEYWORD";
-            let access = if is_keyword { Access::External } else { Access::Internal };
-            Some((Symbol { table: SymbolTable::Text, row: from_text as u32 }, access))
+            let access = |each: &TextSymbol| match each.package == package {
+                true if each.exported => Some(Access::External),
+                true => Some(Access::Internal),
+                false => (each.exported
+                    && self.newest().used_by(package.0).any(|used| used == each.package.0))
+                .then_some(Access::Inherited),
+            };
+            let mut found = (0..).zip(&*self.from_text).filter(|(_, each)| each.name.as_bytes() == name);
+            found.find_map(|(row, each)| Some((Symbol { table: SymbolTable::Text, row }, access(each)?)))
         })
     }
 
-    /// Returns an index with additional `symbols` from texts, internal in their home packages, but
-    /// external in KEYWORD. They have no records; uses of them must be found in texts.
+    /// Returns an index with additional `symbols` from texts. They have no records; uses of them
+    /// must be found in texts.
     #[must_use]
     pub fn with_symbols(&self, symbols: impl IntoIterator<Item = TextSymbol>) -> Index {
         let mut index = self.clone();

@@ -358,14 +358,47 @@ impl TestSystems {
         Ok(context.ask_on(Lane::Work, "test-operations", names, control)?.0)
     }
 
-    /// Lists the tests of recognized frameworks that belong to these systems.
+    /// Lists the tests of recognized frameworks that belong to these systems. Removes tests that
+    /// were deleted from their files.
     pub(crate) fn tests(
         &self,
         context: &QueryContext<'_>,
         control: &Control,
     ) -> Result<Vec<FrameworkTest>, Error> {
+        let (deleted, tests) = self.listed(context, Lane::Work, control)?;
+        if !deleted.is_empty() {
+            // Other tests may depend on them, and a test-op may run them.
+            let names = deleted.into_iter().flat_map(|test| [test.framework, test.test]).collect();
+            let _: (usize, _) = context.ask_on(Lane::Work, "remove-tests", names, control)?;
+        }
+        Ok(tests)
+    }
+
+    /// Lists the tests of the project's loaded systems.
+    pub(crate) fn of_project(
+        context: &QueryContext<'_>,
+        control: &Control,
+    ) -> Result<Vec<FrameworkTest>, Error> {
+        let systems = context.project.image_systems().into_iter();
+        let systems = systems.filter(|(_, system)| system.loaded && context.project.contains(&system.asd));
+        let systems = systems
+            .map(|(name, system)| TestSystem { name, files: system.files.unwrap_or_default() })
+            .collect();
+        Ok(Self { status: SystemStatus::Found, systems }.listed(context, Lane::Query, control)?.1)
+    }
+
+    /// Lists the tests that were deleted from their files, and the other tests.
+    fn listed(
+        &self,
+        context: &QueryContext<'_>,
+        lane: Lane,
+        control: &Control,
+    ) -> Result<(Vec<FrameworkTest>, Vec<FrameworkTest>), Error> {
         let (mut tests, _): (Vec<FrameworkTest>, _) =
-            context.ask_on(Lane::Work, "list-tests", Vec::new(), control)?;
+            context.ask_on(lane, "list-tests", Vec::new(), control)?;
+        if tests.is_empty() {
+            return Ok(Default::default());
+        }
         let places = Arc::new(TestPlaces::of(context, &self.systems));
         for test in &mut tests {
             test.place = places.of_test(test);
@@ -378,13 +411,7 @@ impl TestSystems {
             };
         }
         tests.retain(|test| places.belongs(test));
-        let (deleted, tests): (Vec<_>, Vec<_>) = tests.into_iter().partition(|test| test.is_deleted(&places));
-        if !deleted.is_empty() {
-            // Other tests may depend on them, and a test-op may run them.
-            let names = deleted.into_iter().flat_map(|test| [test.framework, test.test]).collect();
-            let _: (usize, _) = context.ask_on(Lane::Work, "remove-tests", names, control)?;
-        }
-        Ok(tests)
+        Ok(tests.into_iter().partition(|test| test.is_deleted(&places)))
     }
 }
 
@@ -406,13 +433,26 @@ impl FrameworkTest {
         self.outdated && !places.is_written(self)
     }
 
+    /// Returns the test's name as answers show it.
+    pub(crate) fn name(&self) -> &LispName {
+        &self.shown
+    }
+
+    /// Returns the file that defines the test, as answers show it, if it is known.
+    pub(crate) fn file(&self) -> Option<&str> {
+        self.place.as_ref().map(|form| form.place.file.as_str())
+    }
+
+    /// Tests whether the form that defines the test contains `line` of its file.
+    pub(crate) fn has_line(&self, line: u32) -> bool {
+        self.place.as_ref().is_some_and(|form| form.has_line(line))
+    }
+
     /// Tests whether the request selects this test.
     pub(crate) fn is_wanted(&self, request: &RunTestsRequest) -> bool {
         let named = request.tests.is_empty() || request.tests.iter().any(|wanted| self.answers(wanted));
         let touched = request.lines.as_ref().is_none_or(|lines| {
-            self.place.as_ref().is_some_and(|form| {
-                lines.iter().any(|(path, line)| *path == form.place.file && form.has_line(*line))
-            })
+            lines.iter().any(|(path, line)| self.file() == Some(path) && self.has_line(*line))
         });
         named && touched
     }

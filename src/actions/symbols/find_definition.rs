@@ -454,7 +454,8 @@ fn defines(role: SyntaxRole) -> bool {
     matches!(role, SyntaxRole::Definition | SyntaxRole::Structure)
 }
 
-fn placed(
+/// Finds the position of `definition` at `source`. Also returns the number of its top-level form.
+pub(crate) fn placed(
     context: &QueryContext<'_>,
     sought: &SymbolName,
     definition: &ImageDefinition,

@@ -206,7 +206,7 @@ impl Templates<'_> {
 
     fn of_form(&self, id: FormId) -> Vec<NamePart> {
         if self.text.form(id).is_some_and(|form| form.kind == FormKind::Quote) {
-            let quoted = self.text.elements(id).next().and_then(|datum| self.token(datum));
+            let quoted = self.text.elements(id).next().and_then(|datum| self.text.token(datum));
             return vec![
                 quoted.and_then(|token| token.designated(self.bytes)).map_or(NamePart::Open, constant_part),
             ];
@@ -233,7 +233,7 @@ impl Templates<'_> {
         let at = |parts: &[Datum]| {
             parts
                 .iter()
-                .position(|part| self.token(*part).is_some_and(|part| part.is_named(self.bytes, &name)))
+                .position(|part| self.text.token(*part).is_some_and(|part| part.is_named(self.bytes, &name)))
         };
         // In LOOP, a keyword such as IN precedes the list.
         let after = |parts: &[Datum]| {
@@ -244,18 +244,18 @@ impl Templates<'_> {
         let globals = self.text.toplevel().iter().filter_map(|toplevel| toplevel.form);
         around.chain(globals).find_map(|id| {
             let (operator, arguments) = self.call(id)?;
-            let bindings = arguments.first().map(|first| self.parts(*first)).unwrap_or_default();
+            let bindings = arguments.first().map(|first| self.text.parts(*first)).unwrap_or_default();
             match operator.as_str() {
                 "LOOP" | "DEFVAR" | "DEFPARAMETER" => after(&arguments),
                 "DOLIST" => after(&bindings),
-                "LET" | "LET*" => bindings.iter().find_map(|binding| after(&self.parts(*binding))),
+                "LET" | "LET*" => bindings.iter().find_map(|binding| after(&self.text.parts(*binding))),
                 // An argument of a function such as MAPCAR, for the same parameter.
                 "LAMBDA" => {
                     let at = at(&bindings)?;
                     let mut callers =
                         std::iter::successors(Some(id), |id| self.text.form(*id)?.parent).skip(1);
                     let caller = callers.find(|id| self.call(*id).is_some())?;
-                    let lists = self.parts(Datum::Form(caller)).into_iter();
+                    let lists = self.text.parts(Datum::Form(caller)).into_iter();
                     lists.filter_map(|list| self.elements_in(list, followed)).nth(at)
                 }
                 _ => None,
@@ -264,30 +264,15 @@ impl Templates<'_> {
     }
 
     fn elements_in(&self, list: Datum, followed: usize) -> Option<Vec<String>> {
-        if let Some(variable) = self.token(list) {
+        if let Some(variable) = self.text.token(list) {
             let is_followed = followed < 2 && variable.kind == TokenKind::Symbol;
             return is_followed.then(|| self.elements_of(variable, followed + 1))?;
         }
         let Datum::Form(quote) = list else { return None };
         self.text.form(quote).filter(|form| form.kind == FormKind::Quote)?;
-        let elements = self.parts(*self.parts(list).first()?);
-        let names = elements.iter().filter_map(|part| self.token(*part)?.designated(self.bytes));
+        let elements = self.text.parts(*self.text.parts(list).first()?);
+        let names = elements.iter().filter_map(|part| self.text.token(*part)?.designated(self.bytes));
         Some(names.map(|name| name.chars().map(upcase).collect()).collect())
-    }
-
-    /// Returns the elements of a form.
-    fn parts(&self, datum: Datum) -> Vec<Datum> {
-        match datum {
-            Datum::Form(form) => self.text.elements(form).collect(),
-            Datum::Token(_) => Vec::new(),
-        }
-    }
-
-    fn token(&self, datum: Datum) -> Option<&Token> {
-        match datum {
-            Datum::Token(at) => self.text.tokens().get(at),
-            Datum::Form(_) => None,
-        }
     }
 
     /// Returns the template of a format control string with its arguments.

@@ -106,8 +106,7 @@ impl<'a> Enclosing<'a> {
         let written =
             |datum: Datum| String::from_utf8_lossy(&bytes[text.span(datum).indices()]).to_uppercase();
         let symbol = |datum: Datum| {
-            let Datum::Token(at) = datum else { return written(datum) };
-            let read = text.tokens().get(at).map(|token| token.symbol(bytes));
+            let read = text.token(datum).map(|token| token.symbol(bytes));
             let found = read.and_then(|read| {
                 let package = read.package.as_deref().or(known.definition.package.as_deref())?;
                 index.symbol_named(package, &read.name).map(|(symbol, _)| index.symbol_text(symbol))

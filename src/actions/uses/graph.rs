@@ -5,6 +5,7 @@
 //! the symbol's uses with [`UseLines`] and names the definition around each.
 
 use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
 
 use serde::Deserialize;
 use steelbank_reader::{Datum, Form, FormKind};
@@ -288,12 +289,11 @@ impl<'a> UserFinder<'a> {
             let call = text.token_at(range.start)?.form?;
             let Datum::Form(argument) = text.elements(call).nth(passed.position + 1)? else { return None };
             let mut parts = text.elements(argument);
-            let Datum::Token(head) = parts.next()? else { return None };
+            let head = text.token(parts.next()?)?;
             let Datum::Form(quoted) = parts.next()? else { return None };
-            let Datum::Token(class) = text.elements(quoted).last()? else { return None };
-            let generated = text.tokens().get(head)?.is_named(bytes, "MAKE-INSTANCE")
-                && text.form(quoted)?.kind == FormKind::Quote;
-            let class = text.tokens().get(class)?.symbol(bytes);
+            let class = text.token(text.elements(quoted).last()?)?.symbol(bytes);
+            let generated =
+                head.is_named(bytes, "MAKE-INSTANCE") && text.form(quoted)?.kind == FormKind::Quote;
             let index = &self.context.index;
             let package = class.package.as_deref().or(used.line.package.as_deref())?;
             let (symbol, _) = index.symbol_named(package, &class.name)?;
@@ -308,25 +308,37 @@ impl<'a> UserFinder<'a> {
         if PackageOwner::of(&target.symbol.package) != PackageOwner::User {
             return true;
         }
-        let mut elsewhere = false;
-        for FileVersion { path, .. } in self.context.project.naming(&target.symbol.name) {
-            let shown = self.context.project.shown(&path);
-            let defines = |known: &DefinitionInFile| {
-                known.definition.name == target.symbol.name
-                    && known.home.as_deref() == Some(&target.symbol.package)
-                    && matches!(
-                        known.definition.kind,
-                        DefinitionKind::GenericFunction | DefinitionKind::Accessor
-                    )
-            };
-            if self.enclosing.definitions(&shown).iter().any(defines) {
-                if self.is_project_file(&shown) {
-                    return false;
-                }
-                elsewhere = true;
-            }
+        let is_generic = |(_, known, at): &(FileVersion, Rc<Vec<DefinitionInFile>>, usize)| {
+            matches!(known[*at].definition.kind, DefinitionKind::GenericFunction | DefinitionKind::Accessor)
+        };
+        let mut found = self.definitions_of(&target.symbol).into_iter().filter(is_generic).peekable();
+        found.peek().is_some() && found.all(|(_, known, at)| !self.is_project_file(&known[at].path))
+    }
+
+    /// Lists the definitions of a symbol in loaded files: the file, its definitions, and the number
+    /// of the symbol's definition among these.
+    pub(crate) fn definitions_of(
+        &self,
+        symbol: &SymbolName,
+    ) -> Vec<(FileVersion, Rc<Vec<DefinitionInFile>>, usize)> {
+        let mut found = Vec::new();
+        for version in self.context.project.naming(&symbol.name) {
+            let all = self.enclosing.definitions(&self.context.project.shown(&version.path));
+            let is_it = |at: &usize| all[*at].full_name().as_ref() == Some(symbol);
+            found.extend((0..all.len()).filter(is_it).map(|at| (version.clone(), Rc::clone(&all), at)));
         }
-        elsewhere
+        found
+    }
+
+    /// Whether the used symbol is an element of a quoted list or vector. In `'NAME`, where it may
+    /// be called, it is not.
+    pub(crate) fn is_in_data(&self, used: &UsedBy) -> bool {
+        let kind = || {
+            let file = self.enclosing.text(&used.line.place.file)?;
+            let form = file.1.token_at(used.line.place.range?.start)?.form?;
+            Some(file.1.form(form)?.kind)
+        };
+        used.line.use_type == UseType::Quoted && kind().is_some_and(|kind| kind != FormKind::Quote)
     }
 
     /// Finds the forms that create an instance of a class or of a subclass.
@@ -365,13 +377,9 @@ impl<'a> UserFinder<'a> {
         let quote = text.forms_before(at + 1).find(|id| text.form(*id).is_some_and(is_quote))?;
         let call = text.form(quote)?.parent?;
         let mut parts: Vec<Datum> = text.elements(call).collect();
-        let named = |part: &Datum| match *part {
-            Datum::Token(token) => text.tokens().get(token),
-            // For `#'NAME` and 'NAME: the name of the function that is applied.
-            Datum::Form(form) => text.elements(form).find_map(|inner| match inner {
-                Datum::Token(token) => text.tokens().get(token),
-                Datum::Form(_) => None,
-            }),
+        // For `#'NAME` and 'NAME: the name of the function that is applied.
+        let named = |part: &Datum| {
+            text.token(*part).or_else(|| text.parts(*part).into_iter().find_map(|part| text.token(part)))
         };
         let mut operator = named(parts.first()?)?.symbol(bytes).name;
         if ["APPLY", "FUNCALL"].contains(&operator.as_ref()) && parts.get(1) != Some(&Datum::Form(quote)) {
@@ -453,40 +461,23 @@ impl<'a> UserFinder<'a> {
     /// Finds the functions of user packages that the templates of a macro, compiler macro or setf
     /// definition call.
     pub(crate) fn called_by_templates(&self, target: &Target) -> BTreeSet<SymbolName> {
-        let SymbolName { package, name } = &target.symbol;
-        let project = self.context.project;
         let mut called = BTreeSet::new();
-        for FileVersion { path, write_date } in project.naming(name) {
-            let shown = project.shown(&path);
-            for known in self.enclosing.definitions(&shown).iter() {
-                let (definition, home) = (&known.definition, known.home.as_deref());
-                let is_it = Target::defined(known).is_some_and(|defined| defined.role == target.role);
-                if !is_it
-                    || !has_templates(definition.kind)
-                    || definition.name != *name
-                    || home != Some(package)
-                {
-                    continue;
-                }
-                let Ok(file) = project.positions(&path, write_date) else { continue };
-                let forms = self.use_lines.forms(&shown);
-                let form = forms.as_ref().as_ref().and_then(|forms| forms.at(definition.start));
-                let symbols = form.map_or_else(Vec::new, |(form, _)| file.symbols_in(form as u32));
-                let is_users = |symbol: &&SymbolName| PackageOwner::of(&symbol.package) == PackageOwner::User;
-                for symbol in symbols.into_iter().filter(is_users) {
-                    let lines = self.use_lines.lines(symbol);
-                    let here = |line: &UseLine| {
-                        line.place.file == shown
-                            && line.use_type == UseType::Template
-                            && line
-                                .place
-                                .line
-                                .is_some_and(|line| (definition.start..=definition.end).contains(&line))
-                            && line.calls_in_text(&symbol.name)
-                    };
-                    if lines.iter().any(here) {
-                        called.insert(symbol.clone());
-                    }
+        for (FileVersion { path, write_date }, known, at) in self.definitions_of(&target.symbol) {
+            let known = &known[at];
+            let is_it = Target::defined(known).is_some_and(|defined| defined.role == target.role);
+            if !is_it || !has_templates(known.definition.kind) {
+                continue;
+            }
+            let Ok(file) = self.context.project.positions(&path, write_date) else { continue };
+            let is_users = |symbol: &&SymbolName| PackageOwner::of(&symbol.package) == PackageOwner::User;
+            for symbol in file.symbols_in(known.definition.form as u32).into_iter().filter(is_users) {
+                let here = |line: &UseLine| {
+                    known.has(&line.place)
+                        && line.use_type == UseType::Template
+                        && line.calls_in_text(&symbol.name)
+                };
+                if self.use_lines.lines(symbol).iter().any(here) {
+                    called.insert(symbol.clone());
                 }
             }
         }

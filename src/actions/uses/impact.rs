@@ -6,9 +6,9 @@
 
 pub(crate) mod tool;
 
-use crate::answer::designator::FunctionName;
+use crate::answer::designator::{FunctionName, PrintedName};
 use crate::answer::{Advice, LispName, Location, OtherText, counted};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -26,11 +26,11 @@ use super::outline::{DefinitionInFile, files_at, resolved};
 use super::symbol_uses::SymbolUses;
 use super::unloaded::{UnloadedMatches, unloaded_matches};
 use super::working_tree::changes;
+use crate::actions::run::run_tests::{FrameworkTest, TestSystems};
 use crate::answer::location::as_text;
 use crate::answer::lookup::DEFAULT_PACKAGE;
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext, Question};
-use crate::workspace::FileVersion;
 
 /// A request for the code that depends on changed definitions. Names, files and the diff are
 /// combined.
@@ -51,7 +51,7 @@ pub struct ImpactRequest {
     /// The changes since the last git commit, without untracked files.
     #[serde(default)]
     pub diff: bool,
-    /// The maximum number of steps from a change to a user.
+    /// The maximum number of steps from a change to a user. Tests are found at any distance.
     #[serde(default = "steps")]
     #[schemars(range(min = 1, max = 20))]
     pub depth: u32,
@@ -103,9 +103,13 @@ pub struct ImpactAnswer {
     /// The methods on changed classes, and those of changed generic functions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub methods: Vec<LispName>,
-    /// The tests that reach a changed definition.
+    /// The tests that reach a changed definition: those that a framework has, or else the code of
+    /// test systems.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tests: Vec<Affected>,
+    /// Whether further tests may reach it, through calls that the text does not show.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub tests_incomplete: bool,
     /// The files that are recompiled, including the changed ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recompiled: Vec<String>,
@@ -236,22 +240,13 @@ impl ImpactRequest {
             subjects.looked_up_in = subjects.looked_up_in.or(lookup.looked_up_in);
             let name = index.full_name(symbol);
             let mut known_there = false;
-            for FileVersion { path, .. } in context.project.naming(&name.name) {
-                let shown = context.project.shown(&path);
-                for (at, known) in users.enclosing.definitions(&shown).iter().enumerate() {
-                    let definition = &known.definition;
-                    let is_named = match lookup.function_name {
-                        FunctionName::Setf => {
-                            definition.setf
-                                || matches!(definition.kind, DefinitionKind::Setf | DefinitionKind::Accessor)
-                        }
-                        _ => true,
-                    };
-                    if is_named && definition.name == name.name && known.home.as_ref() == Some(&name.package)
-                    {
-                        subjects.take(index, &path, known, at);
-                        known_there = true;
-                    }
+            for (version, known, at) in users.definitions_of(&name) {
+                let definition = &known[at].definition;
+                let is_setf = definition.setf
+                    || matches!(definition.kind, DefinitionKind::Setf | DefinitionKind::Accessor);
+                if is_setf || lookup.function_name != FunctionName::Setf {
+                    subjects.take(index, &version.path, &known[at], at);
+                    known_there = true;
                 }
             }
             subjects.targets.insert(Target::requested(name, lookup.function_name));
@@ -289,6 +284,16 @@ impl ImpactRequest {
         answer: &mut ImpactAnswer,
     ) -> Result<(), Error> {
         let index = &context.index;
+        // A framework that cannot list its tests has none.
+        let tests = TestSystems::of_project(context, control).unwrap_or_default();
+        let mut tests_by_file: BTreeMap<&str, Vec<&FrameworkTest>> = BTreeMap::new();
+        for test in &tests {
+            match test.file() {
+                Some(file) => tests_by_file.entry(file).or_default().push(test),
+                None => answer.tests_incomplete = true,
+            }
+        }
+        let mut seen_tests = BTreeSet::new();
         let mut seen: BTreeSet<String> =
             subjects.changed.iter().map(|touched| touched.name.canonical().to_owned()).collect();
         let mut outside = BTreeSet::new();
@@ -297,12 +302,16 @@ impl ImpactRequest {
         });
         let mut waiting: VecDeque<(Node, u32)> = roots.collect();
         let mut asked: BTreeSet<Target> = subjects.targets.clone();
-        while let Some((node, steps)) = waiting.pop_front() {
+        'nodes: while let Some((node, steps)) = waiting.pop_front() {
             control.check()?;
+            let is_near = steps < self.depth;
+            answer.tests_incomplete |= node.is_foreign_method(users);
             for used in users.of_node(&node, control)? {
                 let user = used.user.name.clone();
                 if !used.in_project {
-                    outside.insert(user);
+                    if is_near {
+                        outside.insert(user);
+                    }
                     continue;
                 }
                 let place = Some(used.line.place.clone()).filter(|place| place.line.is_some());
@@ -313,29 +322,51 @@ impl ImpactRequest {
                 if steps == 0 && used.generated {
                     answer.made_by_macros.push(Affected { steps: 0, ..affected.clone() });
                 }
-                if !seen.insert(user) {
+                let is_data = users.is_in_data(&used);
+                let (file, line) = (used.line.place.file.as_str(), used.line.place.line);
+                let of_file = tests_by_file.get(file).into_iter().flatten();
+                let here: Vec<_> =
+                    of_file.filter(|test| line.is_some_and(|line| test.has_line(line))).collect();
+                let in_test = match tests.is_empty() {
+                    true => used.is_in_test(),
+                    false => !here.is_empty() || used.defined == Some(DefinitionKind::Test),
+                };
+                for test in here.iter().filter(|_| !is_data) {
+                    if seen_tests.insert(test.name()) {
+                        answer.tests.push(Affected { name: test.name().clone(), ..affected.clone() });
+                    }
+                }
+                if (is_data && in_test) || !seen.insert(user) {
                     continue;
                 }
-                if used.is_in_test() {
-                    answer.tests.push(affected);
-                } else {
-                    answer.users.push(affected);
+                match in_test {
+                    true if here.is_empty() => answer.tests.push(affected),
+                    false if is_near => answer.users.push(affected),
+                    _ => (),
                 }
-                if answer.users.len() + answer.tests.len() >= MAX_USERS {
-                    answer.truncated = true;
-                    return Ok(());
+                if seen.len() >= MAX_USERS {
+                    answer.truncated = is_near;
+                    answer.tests_incomplete = true;
+                    break 'nodes;
                 }
-                let further = used.user.target.as_ref().filter(|_| steps + 1 < self.depth);
-                if let Some(target) = further
-                    && (used.user.is_foreign_method(users) || asked.insert(target.clone()))
-                {
-                    waiting.push_back((used.user, steps + 1));
+                // Code may take names from data, and top-level code may store a function.
+                match used.user.target.as_ref().filter(|_| !is_data) {
+                    Some(target) => {
+                        if used.user.is_foreign_method(users) || asked.insert(target.clone()) {
+                            waiting.push_back((used.user, steps + 1));
+                        }
+                    }
+                    None => answer.tests_incomplete |= !in_test && !used.line.in_tests,
                 }
             }
         }
         for target in &subjects.targets {
-            let found = users.use_lines.without_file(&target.symbol).into_iter();
-            answer.users.extend(found.map(|(function, kind)| Affected {
+            let mut found = users.use_lines.without_file(&target.symbol);
+            // FiveAM compiles the bodies of tests when they run.
+            found.retain(|(function, _)| {
+                seen_tests.is_empty() || PrintedName::parse(function).head != "LAMBDA"
+            });
+            answer.users.extend(found.into_iter().map(|(function, kind)| Affected {
                 steps: 1,
                 name: LispName::new(index, function),
                 place: None,
@@ -526,10 +557,7 @@ impl Arity {
         let mut arity = Self { max: Some(0), ..Self::default() };
         let (mut section, mut is_whole) = (0, false);
         for datum in text.elements(list) {
-            let keyword = match datum {
-                Datum::Token(at) => text.tokens().get(at).map(|token| token.symbol(bytes).name.into_owned()),
-                Datum::Form(_) => None,
-            };
+            let keyword = text.token(datum).map(|token| token.symbol(bytes).name.into_owned());
             match keyword.as_deref() {
                 // A dotted list accepts any further arguments.
                 Some(".") => (section, arity.max) = (2, None),

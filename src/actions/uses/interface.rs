@@ -87,9 +87,7 @@ impl Question for InterfaceRequest {
         let is_inside = |file: &str, line: u32| match &package {
             None => own.contains(file),
             Some(package) => {
-                let forms = use_lines.forms(file);
-                forms.as_ref().as_ref().and_then(|forms| forms.at(line)).and_then(|(_, found)| found)
-                    == Some(package)
+                use_lines.form_at(file, line).and_then(|(_, found)| found).as_ref() == Some(package)
             }
         };
         let mut answer = InterfaceAnswer::default();

@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use steelbank_reader::lines::{LineColumn, LineIndex, PositionEncoding};
+use steelbank_reader::{Dialect, Features, Form, FormKind, LispText};
 use steelbank_text::DefinitionKind;
 use steelbank_text::{Globs, LispDefinition, Pattern, TextIndex, TextRole, TextSearch, lisp_definitions};
 use steelbank_tree::{belonging, defines_systems, is_lisp_by_name, nested};
@@ -29,10 +31,12 @@ use super::memo::last_answer;
 use super::symbol_uses::SymbolUses;
 use super::unloaded::{TextUse, text_uses};
 use super::use_counts::{UseLine, UseLines, is_test_file};
-use crate::answer::designator::FunctionName;
+use crate::actions::symbols::find_definition::{ImageDefinition, placed};
+use crate::answer::designator::{FunctionName, PrintedName};
 use crate::answer::location::{Location, as_text};
 use crate::answer::lookup::find_package;
 use crate::answer::package_owner::PackageOwner;
+use crate::engine::Lane;
 use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::handle::context::QueryContext;
@@ -190,6 +194,8 @@ pub(crate) struct DefinitionInFile {
     pub(crate) exported: bool,
     /// Whether the loaded version of the file is current.
     pub(crate) loaded: bool,
+    /// For a definition that a local macro or `#.` generates: start and end of the form with it.
+    form: Option<(LineColumn, LineColumn)>,
 }
 
 impl DefinitionInFile {
@@ -294,9 +300,14 @@ impl Question for OutlineRequest {
         let (mut all, mut wanted, mut files) = (Vec::new(), Vec::new(), Vec::new());
         // Caches the lines that use a generic function, which may have hundreds of methods.
         let mut methods: HashMap<SymbolName, Rc<[UseLine]>> = HashMap::new();
+        let mut read = Vec::new();
         for path in self.files(context)? {
             control.check()?;
             let (known, loaded) = definitions_in(context, &path)?;
+            read.push((path, known, loaded));
+        }
+        add_generated(context, control, &mut read)?;
+        for (path, known, loaded) in read {
             let is_wanted = |known: &DefinitionInFile| {
                 let packages = [known.home.as_ref(), known.definition.package.as_ref()];
                 let kind = known.definition.kind;
@@ -457,7 +468,97 @@ pub(crate) fn resolved(
     });
     let home = home.map(|home| index.package_name(home).into_owned());
     let symbol = found.map(|(symbol, _)| index.symbol_text(symbol));
-    DefinitionInFile { path, definition, home, symbol, exported, loaded }
+    DefinitionInFile { path, definition, home, symbol, exported, loaded, form: None }
+}
+
+/// Adds to each loaded file the definitions that the image has from top-level forms with local
+/// macros or `#.`, but that the text does not show.
+fn add_generated(
+    context: &QueryContext<'_>,
+    control: &Control,
+    files: &mut [(PathBuf, Vec<DefinitionInFile>, bool)],
+) -> Result<(), Error> {
+    let mut makers = Vec::new();
+    for (path, known, _) in files.iter_mut().filter(|(.., loaded)| *loaded) {
+        let bytes = steelbank_tree::read_source(path).unwrap_or_default();
+        let has = |word: &[u8]| bytes.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
+        if has(b"macrolet") || has(b"#.") {
+            let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
+            makers.push((path, known, text, bytes, Vec::new()));
+        }
+    }
+    if makers.is_empty() {
+        return Ok(());
+    }
+    type Defined = Option<Vec<(String, String, Option<Vec<ImageDefinition>>)>>;
+    let paths = makers.iter().map(|(path, ..)| path.display().to_string()).collect();
+    let (symbols, _): (Defined, _) = context.ask_on(Lane::Query, "definitions-in", paths, control)?;
+    for (name, package, definitions) in symbols.into_iter().flatten() {
+        let sought = SymbolName::new(package, name);
+        let definitions = definitions.into_iter().flatten();
+        for (of, source) in
+            definitions.flat_map(|of| of.sources.clone().into_iter().map(move |at| (of.clone(), at)))
+        {
+            let place = placed(context, &sought, &of, &source).0.place;
+            let in_file = makers.iter_mut().find(|(path, ..)| context.project.shown(path) == place.file);
+            let Some((_, known, text, bytes, made_here)) = in_file else { continue };
+            let made = generated(text, bytes, &sought, &of, &place);
+            let is_in_text = |made: &LispDefinition| {
+                known.iter().map(|known| &known.definition).any(|text| {
+                    (&text.name, text.setf, text.kind) == (&made.name, made.setf, made.kind)
+                        || (text.form == made.form && (text.start..=text.end).contains(&made.start))
+                })
+            };
+            if let Some((made, form)) = made.filter(|(made, _)| !is_in_text(made)) {
+                let made = resolved(&context.index, place.file, made, true);
+                made_here.push(DefinitionInFile { form: Some(form), ..made });
+            }
+        }
+    }
+    for (_, known, _, _, made) in makers {
+        known.extend(made);
+        known.sort_by_key(|known| known.definition.place);
+    }
+    Ok(())
+}
+
+/// Returns the definition `of` the symbol `sought` at `place` if a local macro or `#.` is in the
+/// top-level form there. Also returns start and end of the innermost form there.
+fn generated(
+    text: &LispText,
+    bytes: &[u8],
+    sought: &SymbolName,
+    of: &ImageDefinition,
+    place: &Location,
+) -> Option<(LispDefinition, (LineColumn, LineColumn))> {
+    let lines = LineIndex::new(bytes);
+    let place = LineColumn { line: place.line?, column: place.column? };
+    let at = lines.offset(bytes, place, PositionEncoding::Characters)?;
+    let number = text.toplevel().iter().position(|top| top.span.contains(at))?;
+    let top = &text.toplevel()[number];
+    let inside = || text.forms().iter().filter(|form| form.active && top.span.contains(form.span.start));
+    let operator = |form: &Form| text.head(form).map(|head| head.symbol(bytes).name.into_owned());
+    inside().find(|form| {
+        form.kind == FormKind::ReadEval || operator(form).is_some_and(|name| name == "MACROLET")
+    })?;
+    let around = inside().filter(|form| form.span.contains(at)).last()?;
+    let range = (lines.position(bytes, around.span.start), lines.position(bytes, around.span.end));
+    let made = LispDefinition {
+        kind: DefinitionKind::named(of.kind.name())?,
+        name: sought.name.clone(),
+        prefix: Some(sought.package.clone()),
+        literal: None,
+        setf: PrintedName::parse(&of.name).head == "SETF",
+        operator: operator(around).unwrap_or_default(),
+        place,
+        start: range.0.line,
+        end: range.1.line,
+        form: number,
+        package: top.package.as_deref().map(String::from),
+        line: String::from_utf8_lossy(lines.bytes(bytes, place.line)).trim().to_owned(),
+        declaration: false,
+    };
+    Some((made, range))
 }
 
 /// Whether the line may use the symbol at run time. Exports, imports, declarations, block names,
@@ -495,13 +596,16 @@ fn is_in_definition(known: &DefinitionInFile, place: &Location, in_file: &[Defin
         let ((start, end), (from, to)) = (lines(outer), lines(inner));
         lines(outer) != lines(inner) && start <= from && to <= end
     };
-    innermost(in_file, place, |_| true).is_some_and(|around| {
-        around.definition.place == known.definition.place
+    let at = place.line.zip(place.column).map(|(line, column)| LineColumn { line, column });
+    let is_in_form = known.form.zip(at).is_some_and(|((start, end), at)| (start..end).contains(&at));
+    is_in_form
+        || innermost(in_file, place, |_| true).is_some_and(|around| {
+            around.definition.place == known.definition.place
             // An accessor shares the form of its class.
             || (known.definition.kind == DefinitionKind::Accessor && lines(around) == lines(known))
             || encloses(known, around)
             || encloses(around, known)
-    })
+        })
 }
 
 /// The reasons why an unused definition may be in use, and a description of other lines with its

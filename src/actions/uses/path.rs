@@ -284,21 +284,15 @@ impl Search<'_> {
     }
 
     /// Lists the symbols in the definition of a macro of a user package.
-    fn in_macro(&self, SymbolName { package, name }: &SymbolName) -> Vec<SymbolName> {
-        let project = self.context.project;
+    fn in_macro(&self, name: &SymbolName) -> Vec<SymbolName> {
         let mut found = Vec::new();
-        for version in project.naming(name).into_iter().filter(|_| is_users(package)) {
-            let shown = project.shown(&version.path);
-            let Ok(file) = project.positions(&version.path, version.write_date) else { continue };
-            for known in self.users.enclosing.definitions(&shown).iter().filter(|known| {
-                known.definition.kind == DefinitionKind::Macro
-                    && known.definition.name == *name
-                    && known.home.as_ref() == Some(package)
-            }) {
-                let forms = self.users.use_lines.forms(&shown);
-                let form = forms.as_ref().as_ref().and_then(|forms| forms.at(known.definition.start));
-                let symbols = form.map_or_else(Vec::new, |(form, _)| file.symbols_in(form as u32));
-                found.extend(symbols.into_iter().cloned());
+        for (version, known, at) in self.users.definitions_of(name) {
+            let definition = &known[at].definition;
+            if definition.kind == DefinitionKind::Macro
+                && is_users(&name.package)
+                && let Ok(file) = self.context.project.positions(&version.path, version.write_date)
+            {
+                found.extend(file.symbols_in(definition.form as u32).into_iter().cloned());
             }
         }
         found

@@ -118,10 +118,7 @@ impl Strings<'_> {
         let elements: Vec<Datum> = self.text.elements(form).collect();
         let is_it = |element: &Datum| self.text.span(*element) == string.span;
         let Some(at) = elements.iter().position(is_it) else { return false };
-        let before = match at.checked_sub(1).map(|at| elements[at]) {
-            Some(Datum::Token(before)) => self.text.tokens().get(before),
-            _ => None,
-        };
+        let before = at.checked_sub(1).and_then(|at| self.text.token(elements[at]));
         let keyword = before.filter(|before| before.marker == Marker::Keyword);
         let keyword = keyword.map(|keyword| keyword.symbol(self.bytes).name);
         let is_called = |names: &str, form: FormId| names.split(' ').any(|name| name == self.operator(form));

@@ -27,32 +27,21 @@ use steelbank_xref::{Kind, SymbolName};
 /// Lists the lines that use symbols. Reads each file once, for the packages of its forms.
 pub(crate) struct UseLines<'a> {
     context: &'a QueryContext<'a>,
-    files: RefCell<HashMap<String, Rc<Option<Forms>>>>,
+    files: RefCell<HashMap<String, Rc<[Form]>>>,
 }
 
-/// The top-level forms of a file: first line, last line, and current package.
-pub(crate) struct Forms {
-    forms: Vec<(u32, u32, Option<String>)>,
-}
+/// A top-level form of a file: first line, last line, and current package.
+type Form = (u32, u32, Option<String>);
 
-impl Forms {
-    fn read(path: &Path) -> Option<Self> {
-        let bytes = steelbank_tree::read_source(path).ok()?;
-        let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
-        let lines = LineIndex::new(&bytes);
-        let forms = text.toplevel().iter().map(|form| {
-            let package = form.package.as_deref().map(String::from);
-            (lines.line(form.span.start), lines.line(form.span.end.saturating_sub(1)), package)
-        });
-        Some(Self { forms: forms.collect() })
-    }
-
-    /// Returns the number of the top-level form on `line`, and its package.
-    pub(crate) fn at(&self, line: u32) -> Option<(usize, Option<&str>)> {
-        let number = self.forms.partition_point(|(_, last, _)| *last < line);
-        let (.., package) = self.forms.get(number).filter(|(first, ..)| *first <= line)?;
-        Some((number, package.as_deref()))
-    }
+fn forms(path: &Path) -> Option<Rc<[Form]>> {
+    let bytes = steelbank_tree::read_source(path).ok()?;
+    let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
+    let lines = LineIndex::new(&bytes);
+    let forms = text.toplevel().iter().map(|form| {
+        let package = form.package.as_deref().map(String::from);
+        (lines.line(form.span.start), lines.line(form.span.end.saturating_sub(1)), package)
+    });
+    Some(forms.collect())
 }
 
 /// A use of a symbol, or all uses on a line as one entry.
@@ -108,14 +97,15 @@ impl<'a> UseLines<'a> {
         Self { context, files: RefCell::default() }
     }
 
-    /// Returns the top-level forms of the file that answers show as `path`, or `None` if it cannot
-    /// be read.
-    pub(crate) fn forms(&self, path: &str) -> Rc<Option<Forms>> {
+    /// Returns the number of the top-level form on `line` of the file that answers show as `path`,
+    /// and its package.
+    pub(crate) fn form_at(&self, path: &str, line: u32) -> Option<(usize, Option<String>)> {
         let mut files = self.files.borrow_mut();
-        let entry = files
-            .entry(path.to_owned())
-            .or_insert_with(|| Rc::new(Forms::read(&self.context.project.native(path))));
-        Rc::clone(entry)
+        let read = || forms(&self.context.project.native(path)).unwrap_or_default();
+        let forms = files.entry(path.to_owned()).or_insert_with(read);
+        let number = forms.partition_point(|(_, last, _)| *last < line);
+        let (.., package) = forms.get(number).filter(|(first, ..)| *first <= line)?;
+        Some((number, package.clone()))
     }
 
     /// Lists the lines of all loaded code that use the symbol. The list is empty if the search
@@ -153,13 +143,12 @@ impl<'a> UseLines<'a> {
         (place, use_type, caller, context): (Location, UseType, Option<String>, Option<String>),
         called: SetfUse,
     ) -> UseLine {
-        let forms = self.forms(&place.file);
-        let at = place.line.and_then(|line| forms.as_ref().as_ref()?.at(line));
-        let package = at.and_then(|(_, package)| package.map(String::from));
+        let at = place.line.and_then(|line| self.form_at(&place.file, line));
+        let (form, package) = at.map_or((None, None), |(form, package)| (Some(form), package));
         let by_caller =
             || Some(PrintedName::parse(caller.as_deref()?).symbol().split_once("::")?.0.to_owned());
         UseLine {
-            form: at.map(|(form, _)| form),
+            form,
             package: package.or_else(by_caller),
             is_declaration: use_type.is_declaration(),
             is_quoted: matches!(use_type, UseType::Quoted | UseType::Mention),
@@ -183,10 +172,10 @@ fn everywhere(symbol: &SymbolName) -> CodeFindReferencesRequest {
     }
 }
 
-/// Whether a file, shown as `path`, contains tests: by its folder, by its systems, or by its name
-/// if no system of the project contains it.
+/// Whether a file, shown as `path`, contains tests: by its systems, or by its folder if no system
+/// contains it.
 pub(crate) fn is_test_file(project: &Project, path: &str) -> bool {
-    in_test_folder(path) || project.is_test_file(&project.native(path)).unwrap_or_else(|| has_test_name(path))
+    project.is_test_file(&project.native(path)).unwrap_or_else(|| in_test_folder(path))
 }
 
 /// Whether a path has a folder `t`, `test`, `tests`, `testing` or `spec`.
@@ -197,26 +186,17 @@ fn in_test_folder(path: &str) -> bool {
         .any(|folder| matches!(folder.to_lowercase().as_str(), "t" | "test" | "tests" | "testing" | "spec"))
 }
 
-/// Whether a word of a file's name begins with `test`.
-fn has_test_name(path: &str) -> bool {
-    let file = path.rsplit('/').next().unwrap_or_default().to_lowercase();
-    let stem = file.rsplit_once('.').map_or(file.as_str(), |(stem, _)| stem);
-    stem.split(['-', '_', '.']).any(|part| part.starts_with("test"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn test_files_are_recognized_by_path() {
-        for path in
-            ["t/a.lisp", "src/tests/b.lisp", "test.lisp", "app-tests.lisp", "foo-test.lisp", "Test/x.lisp"]
-        {
-            assert!(in_test_folder(path) || has_test_name(path), "{path}");
+    fn test_files_are_recognized_by_folder() {
+        for path in ["t/a.lisp", "src/tests/b.lisp", "Test/x.lisp"] {
+            assert!(in_test_folder(path), "{path}");
         }
-        for path in ["src/latest.lisp", "attest/a.lisp", "main.lisp", "contest.lisp"] {
-            assert!(!in_test_folder(path) && !has_test_name(path), "{path}");
+        for path in ["src/test-runner.lisp", "attest/a.lisp", "main.lisp", "tests.lisp"] {
+            assert!(!in_test_folder(path), "{path}");
         }
     }
 

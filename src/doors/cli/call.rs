@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::export::remove_outputs_at_signals;
 use super::lists::{self, ListOutput};
 use super::progress::Bar;
-use super::{CommandError, Exit, Shell, complete};
+use super::{CommandError, Exit, Shell, complete, share};
 use crate::answer::Wording;
 use crate::doors::mcp::listing;
 use crate::export::ExportError;
@@ -81,16 +81,21 @@ pub(super) fn call_with_progress(
     answer
 }
 
-/// Loads the systems of --system, calls a tool, and prints its answer or the `summary` of the
-/// answer.
+/// Calls a tool in the running shared Lisp, or else loads the systems of --system first. Prints the
+/// tool's answer or the `summary` of the answer.
 pub(super) fn call(
     shell: &Shell,
     tool: &Tool,
     arguments: Map<String, Value>,
     summary: Option<ListOutput>,
 ) -> Result<Exit, CommandError> {
-    let (session, loaded) = shell.loaded_session()?;
-    let answer = call_with_progress(tool, &session, arguments)?;
+    let (answer, local) = match share::ask(shell, tool, &arguments) {
+        Some(answer) => (answer, None),
+        None => {
+            let (session, loaded) = shell.loaded_session()?;
+            (call_with_progress(tool, &session, arguments)?, Some((session, loaded)))
+        }
+    };
     // With -q, a tool that returns lists gets the exit code of a summary, which reports whether
     // there are results.
     let summary =
@@ -99,7 +104,10 @@ pub(super) fn call(
         Some(summary) => print_summary(shell, tool, &answer, summary),
         None => print_with_exit(shell, &answer),
     };
-    finish(shell, &session, loaded, exit)
+    match local {
+        Some((session, loaded)) => finish(shell, &session, loaded, exit),
+        None => exit,
+    }
 }
 
 /// Prints the number of results or their files. As with grep, the exit code reports whether there

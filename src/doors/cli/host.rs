@@ -21,6 +21,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::serve::{Source, StartedImage, opened_swank, selected_tools, swank_not_allowed};
 use super::{CommandError, Exit, Serve, Shell, installation, share};
+use crate::answer::Wording;
 use crate::doors::lsp::{CheckCopies, FirstLoad, ServedEditor, ServerOptions};
 use crate::doors::mcp::{ServeError, ServedClient, ServedClients, SharedSocket};
 use crate::doors::share::{
@@ -33,7 +34,7 @@ use crate::handle::Error;
 use crate::handle::recovery::{ClientHandover, JoinedClient};
 use crate::tools::clients::{ClientKind, ClientSlot};
 use crate::tools::session::Load;
-use crate::tools::{Clients, Permissions, Session};
+use crate::tools::{Call, Clients, Effect, Object, Permissions, Session, ToolAnswer};
 use crate::{Control, RecoverEditsRequest, Steelbank};
 
 /// How often to check whether a running load has ended, and how long to wait after a connection
@@ -242,6 +243,11 @@ impl Host {
         if joining.image != self.image {
             return Err(JoinError::Refused("it needs an image with other settings".to_owned()));
         }
+        if let Some((tool, arguments)) = &joining.order {
+            let answer = self.answer(tool, arguments.clone());
+            let answer = answer.ok_or_else(|| JoinError::Refused("it cannot answer this call".to_owned()))?;
+            return Ok(HostMessage::Answer(Box::new(answer)).send(socket)?);
+        }
         if let Some(port) = joining.settings.swank {
             self.open_swank(port, joining.settings.eval, socket)?;
         }
@@ -249,6 +255,19 @@ impl Host {
         let seat = ClientSlot::new(&self.clients, kind, peer_process(socket), permissions);
         serve(self.start_client(socket, streams, &joining.settings, seat, None)?, socket);
         Ok(())
+    }
+
+    /// Answers a command's call as if the command had loaded the project. Returns `None` if the
+    /// image is in another state, or if the call fails.
+    fn answer(&self, tool: &str, arguments: Object) -> Option<ToolAnswer> {
+        let tool = crate::actions::tools().get(tool).ok()?;
+        if tool.about().effect != Effect::Reads || self.first_load()(&self.session).is_some() {
+            return None;
+        }
+        let call = Call::default().without_limit().with_wording(Wording::CommandLine);
+        let answer = tool.call(&self.session, arguments, &call.with_one_time_notes(false)).ok()?;
+        let states = ["project_gone", "older_image", "only_in_image", "as_of", "loading"];
+        states.iter().all(|state| answer.structured[state].is_null()).then_some(answer)
     }
 
     /// Opens the image's Swank for a client. Sends the client a message when Swank is open or has

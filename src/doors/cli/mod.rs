@@ -313,7 +313,7 @@ impl Shell {
         {
             self.output.error(&format!(
                 "Each command loads the systems again ({:.1} s), because no snapshot can be saved. {why} `steelbank serve` \
-                 and `steelbank lsp` load them once.",
+                 and `steelbank lsp` load them once; commands ask a running `serve --share`.",
                 bank.load_time().as_secs_f64()
             ));
         }

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use super::{CommandError, Exit, GlobalOptions, PROGRAM, Shell, installation};
 use crate::doors::share::{ClientSettings, HostAddress, HostMessage, Joining, hand_over, messages};
 use crate::doors::streams::take as take_streams;
-use crate::tools::Permissions;
+use crate::tools::{Effect, Object, Permissions, Tool, ToolAnswer};
 
 /// How long to retry while a host ends, starts or lacks descriptors.
 const HOST_WAIT: Duration = Duration::from_secs(20);
@@ -62,6 +62,36 @@ pub(super) fn image(shell: &Shell, folder: &Path) -> io::Result<String> {
     let arguments = shell.options.arguments(&folder.canonicalize()?);
     let variables = VARIABLES.map(std::env::var_os);
     Ok(format!("{build:?} {arguments:?} {variables:?}"))
+}
+
+/// Returns the address of the host of an image with this description.
+fn address(cache: &Path, image: &str) -> HostAddress {
+    let mut hasher = DefaultHasher::new();
+    image.hash(&mut hasher);
+    HostAddress::new(cache, &format!("{:016x}", hasher.finish()))
+}
+
+/// Lets the host of the image answer a command's call, so that the command loads nothing. Returns
+/// `None` if no host runs, if it has another state of the project, or if the tool runs or writes
+/// code.
+pub(super) fn ask(shell: &Shell, tool: &Tool, arguments: &Object) -> Option<ToolAnswer> {
+    if !shell.options.project.any() || tool.about().effect != Effect::Reads {
+        return None;
+    }
+    let folder = shell.options.project.root().ok()?.folder()?;
+    let image = image(shell, &folder).ok()?;
+    let address = address(&installation::cache()?, &image);
+    let lock = address.has_socket().then(|| address.lock().ok())??;
+    let socket = lock.connect().ok()??;
+    drop(lock);
+    let settings = ClientSettings::default();
+    let order = Some((tool.name().to_owned(), arguments.clone()));
+    let (input, output) = (io::stdin(), io::stdout());
+    hand_over(&socket, &Joining { image, settings, order }, [input.as_fd(), output.as_fd()]).ok()?;
+    match messages(socket).next()? {
+        HostMessage::Answer(answer) => Some(*answer),
+        _ => None,
+    }
 }
 
 fn failed(message: String) -> CommandError {
@@ -120,10 +150,8 @@ impl Joiner {
             failed("A shared Lisp needs a cache folder, and there is none. Set STEELBANK_CACHE.".to_owned())
         })?;
         let image = image(shell, folder).map_err(|error| trouble(&error))?;
-        let mut hasher = DefaultHasher::new();
-        image.hash(&mut hasher);
-        let address = HostAddress::new(&cache, &format!("{:016x}", hasher.finish()));
-        let joining = Joining { image, settings };
+        let address = address(&cache, &image);
+        let joining = Joining { image, settings, order: None };
         let (shell, last) = (Arc::clone(shell), Arc::default());
         Ok(Self { shell, folder: folder.to_owned(), address, joining, linger, last })
     }

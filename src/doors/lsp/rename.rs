@@ -6,18 +6,32 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use steelbank_reader::lines::LineIndex;
+use steelbank_xref::{Index, Symbol};
 
 use super::convert::{self, Answered, RequestRefusal};
 use super::documents::{OpenDocument, TOO_LARGE};
 use super::server::Server;
-use crate::actions::change::rename::{RenamePlan, RenameRequest};
+use crate::actions::change::rename::{ConflictKind, RenamePlan, RenameRequest};
 use crate::actions::uses::occurrences::{FileOccurrence, OccurrenceKind};
 use crate::answer::name::barred;
 use crate::engine::control::Control;
+use crate::handle::{QueryContext, Question};
 use crate::source::positions::Evidence;
 
 /// The name of the annotation for edits that the user must confirm.
 const DOUBTFUL: &str = "doubtful";
+
+/// A plan of a rename on the texts on disk.
+pub(super) struct SavedPlan {
+    pub(super) request: RenameRequest,
+    pub(super) plan: RenamePlan,
+    /// The open documents with unsaved changes.
+    unsaved: Vec<Arc<OpenDocument>>,
+    /// An index that has the symbol even if only text defines it.
+    index: Index,
+    /// The symbol if only text defines it, for example after a rename.
+    symbol: Option<Symbol>,
+}
 
 impl Server {
     pub(super) fn prepare_rename(&self, params: &Value, control: &Control) -> Answered {
@@ -90,30 +104,40 @@ impl Server {
         Ok(json!({ "documentChanges": [{ "textDocument": edited, "edits": edits }] }))
     }
 
-    /// Plans a rename on the texts on disk. Fails if the plan has conflicts. Also returns the open
-    /// documents with unsaved changes.
+    /// Plans a rename on the texts on disk. Fails if the plan has conflicts.
     pub(super) fn saved_plan(
         &self,
-        request: &RenameRequest,
+        found: &FileOccurrence,
+        new: &str,
         control: &Control,
-    ) -> Result<(Vec<Arc<OpenDocument>>, RenamePlan), RequestRefusal> {
-        let plan = self.bank()?.ask(request, control)?;
+    ) -> Result<SavedPlan, RequestRefusal> {
+        let bank = self.bank()?;
         let mut unsaved = self.documents();
         unsaved.retain(|document| !document.is_saved());
-        match plan.conflicts.first() {
+        let texts: Vec<Arc<str>> = unsaved.iter().map(|document| document.analysed_text()).collect();
+        let context = bank.context();
+        let index = context.with_defined_symbols(&found.symbol.name, &texts).index.clone();
+        let symbol = index.named(&found.symbol);
+        let is_new = symbol.is_some_and(|symbol| index.is_from_text(symbol));
+        let mut request = RenameRequest::new(barred(&found.symbol.name), new);
+        request.package =
+            symbol.and_then(|symbol| index.home_name(symbol)).or(Some(found.symbol.package.clone()));
+        let plan = request.answer(&QueryContext { index: index.clone(), ..context }, control)?;
+        let conflict = plan.conflicts.iter().find(|found| !is_new || found.kind != ConflictKind::NoPlace);
+        match conflict {
             Some(conflict) => Err(RequestRefusal::failed(conflict.message.clone())),
-            None => Ok((unsaved, plan)),
+            None => Ok(SavedPlan { request, plan, unsaved, index, symbol: symbol.filter(|_| is_new) }),
         }
     }
 
     /// Plans the rename on the texts on disk, and moves its edits to the current text of open
     /// documents. In unsaved documents, the forms that have changed since the load are searched by
-    /// reading the text. The user must confirm the edits in these forms. Fails if a file with
-    /// unsaved changes has also changed on disk since it was loaded.
+    /// reading the text. The user must confirm the edits in these forms, unless only text defines
+    /// the symbol. Fails if a file with unsaved changes has also changed on disk since it was
+    /// loaded.
     fn rename_symbol(&self, found: &FileOccurrence, new: &str, control: &Control) -> Answered {
-        let mut request = RenameRequest::new(barred(&found.symbol.name), new);
-        request.package = Some(found.symbol.package.clone());
-        let (unsaved, plan) = self.saved_plan(&request, control)?;
+        let SavedPlan { plan, unsaved, index, symbol: new_symbol, .. } =
+            self.saved_plan(found, new, control)?;
         let mut edits: BTreeMap<PathBuf, Vec<Value>> = BTreeMap::new();
         let mut doubtful = false;
         for file in &plan.files {
@@ -145,6 +169,10 @@ impl Server {
                 }));
                 continue;
             };
+            // All places of such a symbol are in changed forms, which are searched below.
+            if new_symbol.is_some() {
+                continue;
+            }
             let view = self.view(&document, control)?;
             let loaded_is_disk = self.loaded_text(&path, control).is_some_and(|loaded| loaded == text);
             if !loaded_is_disk {
@@ -167,12 +195,18 @@ impl Server {
                 other.evidence != Evidence::Exact
                     && view.is_changed(other.range.start)
                     && other.binding.is_none()
-                    && other.symbol == found.symbol
+                    && match new_symbol {
+                        Some(_) => index.named(&other.symbol) == new_symbol,
+                        None => other.symbol == found.symbol,
+                    }
             });
             for other in there {
-                doubtful = true;
                 let range = document.range(other.name_range, self.encoding());
-                let edit = json!({ "range": range, "newText": new, "annotationId": DOUBTFUL });
+                let mut edit = json!({ "range": range, "newText": new });
+                if new_symbol.is_none() {
+                    doubtful = true;
+                    edit["annotationId"] = DOUBTFUL.into();
+                }
                 edits.entry(document.path.clone()).or_default().push(edit);
             }
         }

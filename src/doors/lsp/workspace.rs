@@ -6,18 +6,18 @@ use std::time::SystemTime;
 use serde_json::{Value, json};
 
 use super::convert::{Answered, RequestRefusal};
+use super::rename::SavedPlan;
 use super::server::Server;
 use super::view::Place;
 use crate::LoadRequest;
 use crate::actions::change::reload::ReloadRequest;
-use crate::actions::change::rename::{RenameRequest, RenameVerifyRequest};
+use crate::actions::change::rename::RenameVerifyRequest;
 use crate::actions::run::evaluate::EvaluateRequest;
 use crate::actions::run::load_system::note_outcome;
 use crate::actions::run::macroexpand::MacroexpandRequest;
 use crate::actions::run::run_tests::RunTestsRequest;
 use crate::actions::symbols::apropos::AproposRequest;
 use crate::actions::symbols::names::{Accessible, AccessibleNamesRequest};
-use crate::answer::name::barred;
 use crate::engine::control::Control;
 use crate::handle::recovery::LoadedItem;
 use crate::tools::Permission;
@@ -106,9 +106,7 @@ impl Server {
             "steelbank.verifyRename" => {
                 let found = self.occurrence(given, control)?.filter(|found| found.binding.is_none());
                 let found = found.ok_or_else(|| self.no_symbol(given))?;
-                let mut request = RenameRequest::new(barred(&found.symbol.name), word("newName")?);
-                request.package = Some(found.symbol.package);
-                let plan = self.saved_plan(&request, control)?.1;
+                let SavedPlan { request, plan, .. } = self.saved_plan(&found, word("newName")?, control)?;
                 Ok(json!(bank.run(&RenameVerifyRequest::new(&request, &plan), control)?))
             }
             "steelbank.macroexpand" => {

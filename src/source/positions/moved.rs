@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::super::tap::sidecar::{EventKind, Name, Sidecar, TapForm};
-use steelbank_reader::{Datum, Dialect, Features, LispText, Range, Token, TokenKind, TopLevelForm};
+use steelbank_reader::{Dialect, Features, LispText, Range, Token, TokenKind, TopLevelForm};
 
 /// The recorded top-level forms that are still in the text.
 #[derive(Debug)]
@@ -76,11 +76,8 @@ impl MovedForms {
             }
         }
         for (top, _) in left.into_values().flatten() {
-            let mut named =
-                top.form.into_iter().flat_map(|form| read.elements(form)).map(|datum| match datum {
-                    Datum::Token(token) => Some(read.tokens().get(token)?.symbol(bytes).name.into_owned()),
-                    Datum::Form(_) => None,
-                });
+            let elements = top.form.into_iter().flat_map(|form| read.elements(form));
+            let mut named = elements.map(|datum| Some(read.token(datum)?.symbol(bytes).name.into_owned()));
             if let (Some(Some(operator)), Some(Some(name))) = (named.next(), named.next())
                 && let Some((_, now)) = alike.get_mut(&(operator, name))
             {

@@ -284,10 +284,7 @@ impl<'a> Scan<'a> {
         let mut parts = self.lisp.elements(id).skip(1).peekable();
         let mut is_argument = !matches!(parts.peek(), Some(Datum::Token(_)));
         for part in parts {
-            let found = match part {
-                Datum::Token(at) => self.lisp.tokens().get(at),
-                Datum::Form(_) => None,
-            };
+            let found = self.lisp.token(part);
             let word = found.filter(|_| !is_argument).map(|found| found.symbol(self.text).name);
             let word = word.filter(|word| ClauseWords::Loop.contains(word));
             if found.is_some_and(|found| found.span == token.span) {

@@ -1,5 +1,6 @@
 //! Locates the definitions of tests and the assertions inside them.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -43,8 +44,8 @@ pub(super) struct TestPlaces {
     /// Forms with TEST in their operator's name, by package and by the name in the second element.
     forms: BTreeMap<SymbolName, TestForm>,
     /// Top-level forms that use an operator of [`DEFINERS`], directly or through macros: the
-    /// framework, the form, and the names in it.
-    generated: Vec<(&'static str, TestForm, BTreeSet<String>)>,
+    /// framework, the form, and the names in it, in order.
+    generated: Vec<(&'static str, TestForm, Vec<String>)>,
 }
 
 impl TestForm {
@@ -140,19 +141,23 @@ impl TestPlaces {
     }
 
     /// Finds the form that expands to the definition of the test `name`. If the systems use the
-    /// test's package (`own`), this is the form with the longest name that is part of `name`.
-    /// Otherwise the form must contain `name` itself.
+    /// test's package (`own`), this is the form with the longest name that is part of `name`, and
+    /// among such forms the one where this name comes first. Otherwise the form must contain `name`
+    /// itself.
     fn generating_form(&self, framework: &str, name: &str, own: bool) -> Option<&TestForm> {
         let mut forms = self.generated.iter().filter(|(of, _, _)| *of == framework);
         if !own {
-            return forms.find(|(_, _, names)| names.contains(name)).map(|(_, form, _)| form);
+            return forms
+                .find(|(_, _, names)| names.iter().any(|each| each == name))
+                .map(|(_, form, _)| form);
         }
-        let likeness = |names: &BTreeSet<String>| {
-            let parts = names.iter().filter(|part| part.len() > 2 && name.contains(part.as_str()));
-            parts.map(String::len).max().unwrap_or(0)
+        let likeness = |names: &[String]| {
+            let parts =
+                names.iter().enumerate().filter(|(_, part)| part.len() > 2 && name.contains(&***part));
+            parts.map(|(at, part)| (part.len(), Reverse(at))).max()
         };
         let best = forms.max_by_key(|(_, _, names)| likeness(names))?;
-        (likeness(&best.2) > 0).then_some(&best.1)
+        likeness(&best.2).map(|_| &best.1)
     }
 
     /// Records the definitions in the file at `path`. `generated` lists the lines that use the
@@ -193,16 +198,14 @@ impl TestPlaces {
 /// :suite …) …)`.
 fn test_name(text: &LispText, bytes: &[u8], form: FormId) -> Option<String> {
     let mut elements = text.elements(form);
-    let Datum::Token(head) = elements.next()? else { return None };
-    if !text.tokens()[head].symbol(bytes).name.to_uppercase().contains("TEST") {
+    if !text.token(elements.next()?)?.symbol(bytes).name.to_uppercase().contains("TEST") {
         return None;
     }
     let named = match elements.next()? {
         Datum::Form(inner) => text.elements(inner).next()?,
         other => other,
     };
-    let Datum::Token(name) = named else { return None };
-    Some(text.tokens()[name].symbol(bytes).name.trim_matches('"').to_uppercase())
+    Some(text.token(named)?.symbol(bytes).name.trim_matches('"').to_uppercase())
 }
 
 /// Lists the lines of `files` that use the frameworks' operators, directly or through macros.
