@@ -366,7 +366,7 @@ impl TestSystems {
     ) -> Result<Vec<FrameworkTest>, Error> {
         let (mut tests, _): (Vec<FrameworkTest>, _) =
             context.ask_on(Lane::Work, "list-tests", Vec::new(), control)?;
-        let places = Arc::new(TestPlaces::of(context, &self.systems));
+        let places = Arc::new(TestPlaces::of(context, &self.systems, control));
         for test in &mut tests {
             test.place = places.of_test(test);
             test.places = Arc::clone(&places);

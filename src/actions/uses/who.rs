@@ -111,10 +111,17 @@ impl WhoRequest {
     /// Adds the unloaded matches and the cautions. Unless `recorded_only`, also adds the places,
     /// the users without a record, and the uses by top-level code. If there are no uses, adds the
     /// numbers of functions that use the symbol in other namespaces.
-    fn complete(&self, context: &QueryContext<'_>, uses: &SymbolUses<'_>, answer: &mut WhoAnswer) {
+    fn complete(
+        &self,
+        context: &QueryContext<'_>,
+        uses: &SymbolUses<'_>,
+        answer: &mut WhoAnswer,
+        control: &Control,
+    ) {
         let (index, project) = (&context.index, context.project);
         let now = project.tree_view();
-        let found = if self.recorded_only { Vec::new() } else { uses_of_symbol(context, uses, &now) };
+        let found =
+            if self.recorded_only { Vec::new() } else { uses_of_symbol(context, uses, &now, control) };
         if !self.recorded_only {
             let of_kind = found.iter().filter(|used| used.found.use_type.kind() == Some(self.kind));
             let (users, toplevel): (Vec<&SingleUse>, Vec<&SingleUse>) =
@@ -180,7 +187,7 @@ impl Question for WhoRequest {
         let package = lookup.package;
         let (mut answer, uses) = self.recorded_users(index, lookup);
         match uses {
-            Some(uses) => self.complete(context, &uses, &mut answer),
+            Some(uses) => self.complete(context, &uses, &mut answer, control),
             None => {
                 let target = answer.asked.symbol(index, package);
                 let mut text = text_counts(index, context.project, &context.project.tree_view(), &target);
@@ -188,6 +195,7 @@ impl Question for WhoRequest {
                 answer.unloaded = text.with_definitions();
             }
         }
+        control.check()?;
         Ok(answer)
     }
 }
