@@ -231,10 +231,47 @@ fn main() {
         editor.tell("textDocument/didChange", json!({ "textDocument": changed, "contentChanges": [change] }));
         ("textDocument/semanticTokens/full", json!({ "textDocument": document }))
     });
+    growth(&mut editor, &root);
     diagnostics(&mut editor, &root, &others);
     editor.ask("shutdown", Value::Null);
     editor.tell("exit", Value::Null);
     editor.child.wait().unwrap();
+}
+
+/// Prints the processor time and the memory for texts from 10 KB to 8 MB, the largest that is
+/// analysed, in one line and in many.
+fn growth(editor: &mut Editor, root: &Path) {
+    let memory = |editor: &Editor| {
+        let status = fs::read_to_string(format!("/proc/{}/status", editor.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() * 1024.0
+    };
+    for (what, separator) in [("one line", " "), ("many lines", "\n")] {
+        for size in [10_000, 100_000, 1_000_000, 8_000_000] {
+            let form = |number| {
+                format!("(defun f{number:06} (a b) (let ((c (list a b))) (g{number:06} c 'd \"s\")))")
+            };
+            let text = (0..size / 62).map(form).collect::<Vec<_>>().join(separator);
+            let (before, begun) = (memory(editor), editor.processor_time());
+            let (uri, document) = opened(editor, &root.join("grown.lisp"), &text);
+            for method in ["semanticTokens/full", "documentSymbol", "foldingRange"] {
+                editor.ask(&format!("textDocument/{method}"), json!({ "textDocument": document }));
+            }
+            let spent = (editor.processor_time() - begun).as_nanos() as f64 / text.len() as f64;
+            // The server releases memory after it has answered.
+            std::thread::sleep(Duration::from_millis(500));
+            let open = memory(editor);
+            editor.tell("textDocument/didClose", json!({ "textDocument": { "uri": uri } }));
+            editor.ask("steelbank/echo", Value::Null);
+            let times = |memory: f64| (memory - before) / text.len() as f64;
+            println!(
+                "{} bytes in {what}: {spent:.0} ns for each byte; memory: {:.1} times the text, {:.1} after it is closed",
+                text.len(),
+                times(open),
+                times(memory(editor))
+            );
+        }
+    }
 }
 
 /// Compares the processor time for the diagnostics of a saved file with that of `compile-file` in

@@ -121,6 +121,12 @@ impl JobState {
         self.state.lock().deadline
     }
 
+    /// Returns `limit`, or an eighth of the job's time if that is less. Its caller waits little
+    /// longer than it asked for, even if the job cannot be stopped.
+    pub(super) fn grace(&self, limit: Duration) -> Duration {
+        limit.min(self.allowed / 8)
+    }
+
     /// Extends the deadline, unless the job was cancelled.
     pub(super) fn grant(&self, more: Duration) {
         let mut state = self.state.lock();
@@ -198,9 +204,8 @@ impl<T> std::fmt::Debug for Ticket<T> {
 }
 
 impl<T: Send + 'static> Ticket<T> {
-    /// Blocks until the outcome is available. The watch sets the outcome soon after the job's
-    /// deadline even if the job cannot be stopped, or up to 30 s later if the job's thread gets no
-    /// processor.
+    /// Blocks until the outcome is available. The watch sets the outcome before one and a half
+    /// times the job's time have passed, even if the job cannot be stopped.
     ///
     /// # Errors
     /// [`LispError`]: the code failed, was stopped, or Lisp is dead. If this thread serves the

@@ -25,11 +25,12 @@ pub(super) const TAKEOVER_AFTER: Duration = Duration::from_secs(1);
 /// The maximum extension of [`TAKEOVER_AFTER`] while Lisp takes no orders, as during a garbage
 /// collection.
 pub(super) const COLLECTING: Duration = Duration::from_secs(5);
-/// The maximum extension of [`UNWINDING`] and [`TAKEOVER_AFTER`] for time in which the thread was
-/// ready to run but had no processor.
+/// The maximum extension of [`TAKEOVER_AFTER`] for time in which the thread was ready to run but had
+/// no processor. [`UNWINDING`] is extended by at most an eighth of the job's time.
 pub(super) const STARVED: Duration = Duration::from_secs(30);
 /// How long a call may exceed its limit before its job counts as late, even if the job's deadline
-/// has not passed. The rest of the job's time is meant for the work after the call.
+/// has not passed, or an eighth of the job's time if that is less. The rest of the job's time is
+/// meant for the work after the call.
 pub(super) const LATE_AFTER: Duration = Duration::from_secs(2);
 /// The time after which a job that does not stop is interrupted again, because its cleanup forms
 /// may loop as well.
@@ -199,7 +200,9 @@ fn enforce_on_running(
         running.last_order = Some(now);
         actions.interrupt = Some(running.call);
     }
-    if now < deadline && running.call_deadline.is_none_or(|call_deadline| now < call_deadline + LATE_AFTER) {
+    let job = &running.job_state;
+    let late_after = job.grace(LATE_AFTER);
+    if now < deadline && running.call_deadline.is_none_or(|call_deadline| now < call_deadline + late_after) {
         return now + INTERRUPT_EVERY;
     }
     // The grace periods start when a check first finds the job late, not at the deadline, because
@@ -207,10 +210,8 @@ fn enforce_on_running(
     let waited = waited();
     let (since, waited_before) = *running.stopping.get_or_insert((now, waited));
     let starved = STARVED.min(waited.saturating_sub(waited_before));
-    if now >= since + UNWINDING + starved {
-        actions
-            .ended
-            .push((Arc::clone(&running.job_state), running.job_state.expired(Expired::StillRunning)));
+    if now >= since + UNWINDING + job.grace(starved) {
+        actions.ended.push((Arc::clone(job), job.expired(Expired::StillRunning)));
     }
     if !reacts {
         running.held = COLLECTING.min(running.held + INTERRUPT_EVERY);

@@ -393,7 +393,7 @@ impl<'a> Model<'a> {
     pub(super) fn read(&mut self, number: u32) -> Result<ReadFile, ExportError> {
         self.control.check()?;
         let file = &self.files[number as usize];
-        let answer = self.occurrences.of(&file.path)?;
+        let answer = self.occurrences.of(&file.path, self.control)?;
         let lines = LineIndex::new(answer.text.as_bytes());
         let own = file.definitions.clone();
         let places: HashMap<(u32, u32), u32> = own

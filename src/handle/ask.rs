@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::engine::control::Control;
-use crate::engine::{FaultKind, LispError};
+use crate::engine::{FaultKind, LispError, deadline_after};
 use crate::handle::context::QueryContext;
 use crate::handle::question::{Action, Question};
 use crate::handle::{Error, Steelbank};
@@ -60,9 +60,14 @@ impl Steelbank {
 
     /// Runs `work` and then refreshes the index, even if `work` fails, because failed work may have
     /// defined something.
-    pub(crate) fn refreshing<T>(&self, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    pub(crate) fn refreshing<T>(
+        &self,
+        control: &Control,
+        work: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let deadline = deadline_after(control.allowed().saturating_mul(5) / 4);
         let outcome = work();
-        let refreshed = self.refresh();
+        let refreshed = self.refresh_until(deadline);
         let answer = outcome?;
         refreshed?;
         Ok(answer)

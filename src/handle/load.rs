@@ -398,7 +398,8 @@ impl Steelbank {
             self.lisp().note_heap_exhausted();
         }
         // Do not wait long for an unresponsive Lisp: the deadline has passed.
-        let refresh = || self.refresh_within(if is_stuck { INTERRUPT_DELAY } else { REFRESH_TIME });
+        let time = if is_stuck { INTERRUPT_DELAY } else { REFRESH_TIME.min(control.allowed() / 4) };
+        let refresh = || self.refresh_within(&Control::new(time));
         let is_asked = !options.temporary && !options.saved;
         if is_asked && let Err(error) = refresh() {
             answer.cautions.push(Caution::IndexStaleAfterLoad(error.to_string()));
@@ -540,7 +541,7 @@ impl LoadingGuard {
         }
     }
 
-    fn end(&self) {
+    pub(super) fn end(&self) {
         if self.counted.swap(false, Ordering::SeqCst) {
             self.bank.project().loading.fetch_sub(1, Ordering::SeqCst);
         }

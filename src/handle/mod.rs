@@ -30,11 +30,12 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::{Mutex, RwLock};
 
 use crate::answer::NotFound;
-use crate::engine::control::{ALLOWED, Control};
+use crate::engine::control::Control;
 #[cfg(feature = "embedded")]
 use crate::engine::embedded;
 use crate::engine::{
-    Contribs, Core, EngineState, EngineStatus, Image, Lane, Lisp, RuntimeLibrary, Settings, deadline_after,
+    Contribs, Core, EngineState, EngineStatus, Image, Lane, Lisp, LispError, RuntimeLibrary, Settings,
+    deadline_after,
 };
 use crate::source::sbcl::SbclSources;
 use crate::source::use_numbering_of;
@@ -524,16 +525,31 @@ impl Steelbank {
     /// # Errors
     /// Lisp cannot answer in time, or its answer does not match the index.
     pub fn refresh(&self) -> Result<(), Error> {
-        self.refresh_within(ALLOWED)
+        self.refresh_within(&Control::default())
     }
 
-    fn refresh_within(&self, allowed: Duration) -> Result<(), Error> {
-        let deadline = deadline_after(allowed);
+    /// Refreshes the index until `deadline`. If Lisp does not answer in time, continues in the
+    /// background, and answers have the note about a load meanwhile.
+    pub(crate) fn refresh_until(&self, deadline: Instant) -> Result<(), Error> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match self.refresh_within(&Control::new(left)) {
+            Err(Error::NeverBegan | Error::Lisp(LispError::DeadlinePassed { .. })) => {
+                let moving = self.announce_loads();
+                self.refresh_later(move || moving.end());
+                Ok(())
+            }
+            refreshed => refreshed,
+        }
+    }
+
+    fn refresh_within(&self, control: &Control) -> Result<(), Error> {
+        let deadline = deadline_after(control.allowed());
         let mut complete = self.inner.refreshing.try_lock_until(deadline).ok_or(Error::NeverBegan)?;
         let since = complete.since();
-        let control = Control::new(deadline.saturating_duration_since(Instant::now()));
+        let left = || control.until(deadline);
         let begun = self.inner.lisp.long_jobs_started();
-        let made = self.code_made_by_others();
+        let made = self.code_made_by_others(&left());
+        let control = left();
         let ticket = self.inner.lisp.submit(Lane::Query, control.allowed(), None, move |on_lisp| {
             on_lisp.call("xref-export", &[since])
         });
@@ -551,7 +567,7 @@ impl Steelbank {
         // Continue from this export only if nothing was compiled meanwhile. Otherwise this export
         // may contain half-defined code, which the next export must include again.
         let quiet = begun.is_some() && begun == self.inner.lisp.long_jobs_started();
-        if quiet && made == self.code_made_by_others() {
+        if quiet && made == self.code_made_by_others(&left()) {
             *complete = index;
         }
         Ok(())

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::Steelbank;
-use crate::engine::control::Control;
+use crate::engine::control::{Cancellation, Control};
 use crate::engine::{Lane, close_descriptors_on_exec, deadline_after, read_json};
 use crate::handle::Error;
 use crate::handle::load::note;
@@ -21,9 +21,10 @@ use crate::workspace::BufferText;
 
 /// The time limit for loading Swank, which is compiled the first time.
 const OPENING_TIME: Duration = Duration::from_secs(300);
-/// The time limit of each call that brings the index up to date before a question. If a call fails,
-/// the question is answered from the old index.
+/// The time limit for bringing the index up to date with code that others created.
 const CATCH_UP_TIME: Duration = Duration::from_secs(10);
+/// The maximum time that a question waits for that. Afterwards it is answered from the old index.
+const QUESTION_WAITS: Duration = Duration::from_millis(600);
 /// The maximum time that a load waits to notify connected editors.
 const NOTIFY_TIME: Duration = Duration::from_millis(500);
 
@@ -70,6 +71,10 @@ pub(crate) struct Swank {
     /// The number of code objects that had been created in the image before `open_swank` or
     /// `catch_up` last refreshed the index.
     seen: AtomicU64,
+    /// Locked while a thread brings the index up to date.
+    catching_up: Mutex<()>,
+    /// Cancels what that thread does.
+    cancellation: Mutex<Cancellation>,
 }
 
 #[derive(Deserialize)]
@@ -107,16 +112,13 @@ impl Steelbank {
             let why = format!("No editor can connect (--swank {port}): {}.", why.trim_end_matches('.'));
             return Err(Error::SetUp(why));
         };
+        let server = self.inner.swank.server.lock().insert(SwankServer { system, port }).clone();
         // Index Swank's code now, so that the first question need not wait for this.
-        if let Some(made) = self.code_made()
-            && self.refresh_within(CATCH_UP_TIME).is_ok()
-        {
-            self.inner.swank.seen.store(made, Ordering::SeqCst);
-        }
+        self.learn_code(&Control::new(CATCH_UP_TIME));
         // Ignore the error: a process that is started later may then inherit the port until it
         // exits.
         let _ = close_descriptors_on_exec();
-        Ok(self.inner.swank.server.lock().insert(SwankServer { system, port }).clone())
+        Ok(server)
     }
 
     /// Returns the running server, if there is one.
@@ -126,54 +128,68 @@ impl Steelbank {
 
     /// Returns the number of code objects created so far. Returns `None` if Lisp cannot answer, or
     /// without a Swank server, because then only this crate's jobs create code.
-    pub(super) fn code_made_by_others(&self) -> Option<u64> {
+    pub(super) fn code_made_by_others(&self, control: &Control) -> Option<u64> {
         self.swank()?;
-        self.code_made()
-    }
-
-    fn code_made(&self) -> Option<u64> {
-        self.context().ask("code-made", Vec::new(), &Control::new(CATCH_UP_TIME)).ok()
+        self.context().ask("code-made", Vec::new(), control).ok()
     }
 
     /// Refreshes the index if code was created since the last refresh, for example by a person in
     /// an editor, so that the next answer includes it. Also records the buffer texts and files that
     /// were loaded this way. Skips this while a load is in progress, which creates code
     /// continuously: answers then carry a note, and the load refreshes the index at its end.
+    ///
+    /// A person's work may occupy Lisp. After [`QUESTION_WAITS`], a thread continues the refresh
+    /// until the next question has waited for it that long, because that question may need Lisp.
     pub(crate) fn catch_up(&self) {
-        if self.is_loading() {
+        if self.is_loading() || self.swank().is_none() {
             return;
         }
-        let Some(made) = self.code_made_by_others() else { return };
-        if made == self.inner.swank.seen.load(Ordering::SeqCst) {
-            return;
-        }
-        // If Lisp cannot answer, use the old index: Lisp is loading or has died, and answers carry
-        // a note about that.
-        let learned = || {
-            self.refresh_within(CATCH_UP_TIME)?;
-            self.learn_buffer_texts()?;
+        let swank = &self.inner.swank;
+        let Some(catching_up) = swank.catching_up.try_lock_for(QUESTION_WAITS) else {
+            return swank.cancellation.lock().cancel();
+        };
+        if !self.learn_code(&Control::new(QUESTION_WAITS)) {
+            drop(catching_up);
             let control = Control::new(CATCH_UP_TIME);
-            let noted: NewCode = self.context().ask("note-new-code", Vec::new(), &control)?;
+            *swank.cancellation.lock() = control.cancellation();
+            let bank = self.clone();
+            // Ignore the error: if no thread can be created, the next question tries again.
+            let _ = std::thread::Builder::new().name("steelbank-catch-up".into()).spawn(move || {
+                let _one_at_a_time = bank.inner.swank.catching_up.lock();
+                bank.learn_code(&control);
+            });
+        }
+    }
+
+    /// Brings the index up to date with code that others created. Returns whether that succeeded
+    /// within the time of `control`. If Lisp is loading or has died, answers carry a note.
+    fn learn_code(&self, control: &Control) -> bool {
+        let deadline = deadline_after(control.allowed());
+        let Some(made) = self.code_made_by_others(control) else { return false };
+        let seen = &self.inner.swank.seen;
+        let learned = || {
+            self.refresh_within(&control.until(deadline))?;
+            self.learn_buffer_texts(&control.until(deadline))?;
+            let noted: NewCode = self.context().ask("note-new-code", Vec::new(), &control.until(deadline))?;
             if let Some(image) = noted.image {
                 note(self.project(), &image, &HashSet::new(), true);
             }
+            seen.store(made, Ordering::SeqCst);
             Ok::<(), Error>(())
         };
-        if learned().is_ok() {
-            self.inner.swank.seen.store(made, Ordering::SeqCst);
-        }
+        made == seen.load(Ordering::SeqCst) || learned().is_ok()
     }
 
     /// Fetches the texts from editors' buffers that Lisp has evaluated since the last call.
     ///
     /// # Errors
     /// Lisp cannot answer.
-    pub(crate) fn learn_buffer_texts(&self) -> Result<(), Error> {
+    pub(crate) fn learn_buffer_texts(&self, control: &Control) -> Result<(), Error> {
         let known = self.project().buffer_texts();
-        let ticket = self
-            .lisp()
-            .submit(Lane::Query, CATCH_UP_TIME, None, move |on_lisp| on_lisp.call("buffer-texts", &[known]));
-        let texts: Vec<BufferText> = read_json(&Control::new(CATCH_UP_TIME).wait(ticket)?.bytes)?;
+        let ticket = self.lisp().submit(Lane::Query, control.allowed(), None, move |on_lisp| {
+            on_lisp.call("buffer-texts", &[known])
+        });
+        let texts: Vec<BufferText> = read_json(&control.wait(ticket)?.bytes)?;
         self.project().note_buffer_texts(known, texts);
         Ok(())
     }

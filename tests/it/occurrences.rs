@@ -42,7 +42,7 @@ fn occurrences_match_code_find_references() {
         let shown = path.strip_prefix(bank.root().unwrap()).unwrap().display().to_string();
         let exact = by_file.entry(shown).or_default();
         for found in found {
-            symbols.insert(found.symbol.clone());
+            symbols.insert((*found.symbol).clone());
             let token = text[found.name_range.indices()].trim_matches(['|', '"', ':', '#']);
             assert!(
                 token.replace(['\\', '|'], "").eq_ignore_ascii_case(&found.symbol.name),

@@ -530,17 +530,16 @@ fn full_heap_does_not_fail_later_jobs() {
 fn thread_that_blocks_garbage_collection_is_reported() {
     own_process!();
     let bank = Steelbank::builder().start().unwrap();
-    bank.tried(
-        Lane::Work,
-        "(progn (sb-thread:make-thread (lambda () (sb-sys:without-gcing (loop)))) (sleep 0.1))",
-        Duration::from_secs(30),
-    )
-    .unwrap();
-    // The collection waits for that thread, and all other threads wait for the collection.
+    // The collection waits for the thread, and all other threads wait for the collection.
+    let blocking = "(sb-thread:make-thread (lambda () (sb-sys:without-gcing (loop))))
+                    (sleep 0.1) (sb-sys:without-interrupts (sb-ext:gc :full t))";
+    // An answer also waits for the refresh of the index.
     let begun = std::time::Instant::now();
-    let error = bank.tried(Lane::Work, "(sb-ext:gc :full t)", Duration::from_secs(2)).unwrap_err();
-    assert!(matches!(error, Error::Lisp(LispError::DeadlinePassed { .. })), "{error:?}");
-    assert!(begun.elapsed() < Duration::from_secs(20));
+    let control = Control::new(Duration::from_secs(4));
+    let error = bank.run(&EvaluateRequest::new(blocking), &control).unwrap_err();
+    let is_own = matches!(error, Error::Lisp(LispError::DeadlinePassed { milliseconds: 4000, .. }));
+    assert!(is_own, "{error:?}");
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
     // The thread never continues, so Lisp is reported dead.
     wait_until("Lisp is not reported dead", || matches!(bank.status().state, EngineState::Dead { .. }));
     let EngineState::Dead { reason } = bank.status().state else { unreachable!() };

@@ -279,6 +279,37 @@ fn editor_reconnects_and_strangers_are_refused() {
     ends_well(child, client);
 }
 
+#[test]
+fn busy_person_delays_questions_by_one_second() {
+    if !is_installed() {
+        return;
+    }
+    let folder = project("swank-busy");
+    let (child, mut client) =
+        initialized(serving(&folder, &["--allow-eval", "--swank", "0"]), Streams::Pipes);
+    let mut editor = Editor::connected(port(&mut client));
+    let mut callers = || {
+        let begun = Instant::now();
+        client.text("who-calls", json!({ "name": "price", "package": "shop" }));
+        begun.elapsed()
+    };
+    let own = callers();
+    // A collection stops all other threads until the new thread permits it.
+    let busy = "(progn (sb-thread:make-thread (lambda () (sb-sys:without-gcing (sleep 6))))
+                       (sleep 0.1) (compile nil '(lambda ())) (gc))";
+    editor.begin(&format!("(swank:eval-and-grab-output {busy:?})"), "CL-USER").unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    for _ in 0..3 {
+        let took = callers();
+        assert!(took < own + Duration::from_secs(1), "{took:?}, {own:?}");
+    }
+    assert!(editor.evaluate("(defun shop::late () (shop::price nil))").contains("LATE"));
+    wait_until("the question does not see new code", || {
+        client.text("who-calls", json!({ "name": "price", "package": "shop" })).contains("SHOP::LATE")
+    });
+    ends_well(child, client);
+}
+
 /// Checks that a client with the secret can connect. It may have to retry.
 fn comes_in(port: u16, client: &mut Client) {
     let begun = Instant::now();

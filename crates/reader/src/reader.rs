@@ -95,6 +95,8 @@ impl<'a> LispReader<'a> {
             self.step(byte);
         }
         self.abandon();
+        self.text.tokens.shrink_to_fit();
+        self.text.forms.shrink_to_fit();
         self.text
     }
 

@@ -15,6 +15,7 @@ use super::unified::unified;
 use crate::actions::uses::graph::{Target, UserFinder};
 use crate::actions::uses::outline::definitions_in;
 use crate::answer::lookup::find_package;
+use crate::engine::control::Control;
 use crate::handle::context::QueryContext;
 use crate::workspace::journal::EditPurpose;
 use crate::workspace::replacement::Replacement;
@@ -118,6 +119,7 @@ impl From<FileError> for EditError {
 pub(crate) fn edit_definition(
     context: &QueryContext<'_>,
     request: &EditRequest,
+    control: &Control,
 ) -> Result<EditAnswer, EditError> {
     let (index, project) = (&context.index, context.project);
     let path = write::project_file(project.project_root()?, &request.path)?;
@@ -136,7 +138,7 @@ pub(crate) fn edit_definition(
     let definition = only_definition(&old, &shown, &request.definition)?;
     let mut cautions = Vec::new();
     match request.operation {
-        EditOperation::Delete => cautions.extend(remaining_uses(context, &path, &old, &definition)),
+        EditOperation::Delete => cautions.extend(remaining_uses(context, &path, &old, &definition, control)),
         _ => {
             check_symbols(
                 index,
@@ -176,6 +178,7 @@ fn remaining_uses(
     path: &Path,
     text: &[u8],
     form: &DefinitionForm,
+    control: &Control,
 ) -> Option<Caution> {
     let lines = LineIndex::new(text);
     let (first, last) = (lines.line(form.span.start), lines.line(form.span.end.saturating_sub(1)));
@@ -184,7 +187,7 @@ fn remaining_uses(
     if matches!(known.definition.kind, DefinitionKind::Method | DefinitionKind::CompilerMacro) {
         return None;
     }
-    let uses = UserFinder::new(context).of(&Target::defined(known)?);
+    let uses = UserFinder::new(context, control).of(&Target::defined(known)?);
     let mut uses: Vec<Location> = uses.into_iter().map(|used| used.line.place.whole_line()).collect();
     let is_inside = |place: &Location| {
         place.file == known.path && place.line.is_some_and(|line| (first..=last).contains(&line))

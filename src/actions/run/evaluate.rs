@@ -259,7 +259,7 @@ impl Action for ValuesRequest {
     type Answer = EvaluateAnswer;
 
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<EvaluateAnswer, Error> {
-        bank.refreshing(|| self.on(bank.lisp(), Lane::Work, control))
+        bank.refreshing(control, || self.on(bank.lisp(), Lane::Work, control))
     }
 }
 
@@ -275,7 +275,7 @@ impl<T: DeserializeOwned> Action for JsonRequest<T> {
 
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<T, Error> {
         let EvaluateRequest { source, package } = self.request.clone();
-        bank.refreshing(|| {
+        bank.refreshing(control, || {
             let ticket = bank.lisp().submit(Lane::Work, control.allowed(), None, move |on_lisp| {
                 on_lisp.call("values", &(package, source, true))
             });
@@ -290,7 +290,7 @@ impl Action for EvaluateRequest {
     /// Evaluates the forms and refreshes the index. A failure or timeout of the code is part of the
     /// answer, not an error.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<Evaluation, Error> {
-        bank.refreshing(|| {
+        bank.refreshing(control, || {
             let context = bank.context();
             let (package, code) = (self.package_in(&context), self.source.clone());
             let deadline = deadline_after(control.allowed());

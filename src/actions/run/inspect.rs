@@ -267,7 +267,7 @@ impl Action for InspectRequest {
     /// Inspects the object. A failed expression or an evicted handle is an answer, not an error.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<Inspection, Error> {
         match self.subject {
-            Inspected::Expression(_) => bank.refreshing(|| self.answer(&bank.context(), control)),
+            Inspected::Expression(_) => bank.refreshing(control, || self.answer(&bank.context(), control)),
             Inspected::Handle(_) => self.answer(&bank.context(), control),
         }
     }

@@ -399,7 +399,7 @@ impl TestSystems {
         if tests.is_empty() {
             return Ok(Default::default());
         }
-        let places = Arc::new(TestPlaces::of(context, &self.systems));
+        let places = Arc::new(TestPlaces::of(context, &self.systems, control));
         for test in &mut tests {
             test.place = places.of_test(test);
             test.places = Arc::clone(&places);

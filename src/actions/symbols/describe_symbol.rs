@@ -382,7 +382,7 @@ impl Question for DescribeSymbolRequest {
                     .as_ref()
                     .filter(|_| self.uses)
                     .and_then(|_| lookup.found.ok())
-                    .map(|(symbol, _)| VariableUses::of(context, symbol));
+                    .map(|(symbol, _)| VariableUses::of(context, symbol, control));
                 let description = Some(*description);
                 DescribeSymbolAnswer {
                     status: LookupStatus::Found,

@@ -61,7 +61,7 @@ impl ImageDefinitions {
         let found: Self = read_json(&control.wait(ticket)?.bytes)?;
         let mut sources = found.definitions.iter().flat_map(|definition| &definition.sources);
         if sources.any(|source| source.write_date.is_some_and(|date| context.project.is_unknown_text(date))) {
-            context.bank.learn_buffer_texts()?;
+            context.bank.learn_buffer_texts(control)?;
         }
         Ok(found)
     }

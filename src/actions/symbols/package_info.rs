@@ -185,7 +185,7 @@ impl Question for PackageInfoRequest {
         package.export_count = package.exports.len();
         package.counted = !PackageOwner::of(&package.name).is_locked();
         if package.counted {
-            let counter = UseLines::new(context);
+            let counter = UseLines::new(context, control);
             let home = package.name.clone();
             for exported in &mut package.exports {
                 control.check()?;

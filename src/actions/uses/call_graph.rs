@@ -139,7 +139,7 @@ pub struct GraphNode {
 
 impl CallGraphRequest {
     fn callers(&self, context: &QueryContext<'_>, control: &Control, graph: &mut Graph) -> Result<(), Error> {
-        let users = UserFinder::new(context);
+        let users = UserFinder::new(context, control);
         // For a root in the project, callers outside the project are only counted.
         let everywhere = graph.nodes[0].0.target.as_ref().is_none_or(|root| users.is_foreign(root));
         let mut outside = BTreeSet::new();
@@ -187,7 +187,7 @@ impl CallGraphRequest {
 
     fn callees(&self, context: &QueryContext<'_>, control: &Control, graph: &mut Graph) -> Result<(), Error> {
         let calls = callees(&context.index);
-        let users = UserFinder::new(context);
+        let users = UserFinder::new(context, control);
         // Maps each function to the code that runs in a call to it: the function itself, its
         // methods, and its local functions.
         let mut by_target: HashMap<Target, Vec<&String>> = HashMap::new();

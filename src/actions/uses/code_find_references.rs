@@ -107,8 +107,9 @@ impl SingleUse {
 pub(crate) fn single_uses(
     context: &QueryContext<'_>,
     request: &CodeFindReferencesRequest,
+    control: &Control,
 ) -> Result<Vec<SingleUse>, Error> {
-    with_search(context, request, &Control::default(), |search, _, _| search.single_uses())
+    with_search(context, request, control, |search, _, _| search.single_uses())
 }
 
 /// Lists the uses of a symbol in loaded text, except in SBCL's own sources. Several uses on a line
@@ -117,9 +118,10 @@ pub(crate) fn uses_of_symbol(
     context: &QueryContext<'_>,
     uses: &SymbolUses<'_>,
     now: &TreeView,
+    control: &Control,
 ) -> Vec<SingleUse> {
     let wanted = |path: &Path| !path.as_os_str().as_encoded_bytes().starts_with(b"SYS:");
-    search(context, uses, now, &Control::default(), wanted).single_uses()
+    search(context, uses, now, control, wanted).single_uses()
 }
 
 fn with_search<R>(

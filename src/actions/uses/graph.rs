@@ -209,10 +209,10 @@ const CONSTRUCTORS: [&str; 7] =
     ["MAKE-INSTANCE", "ALLOCATE-INSTANCE", "MAKE-CONDITION", "ERROR", "SIGNAL", "WARN", "CHANGE-CLASS"];
 
 impl<'a> UserFinder<'a> {
-    pub(crate) fn new(context: &'a QueryContext<'a>) -> Self {
+    pub(crate) fn new(context: &'a QueryContext<'a>, control: &'a Control) -> Self {
         Self {
             context,
-            use_lines: UseLines::new(context),
+            use_lines: UseLines::new(context, control),
             enclosing: Enclosing::new(context),
             own: context.project.root().map(|_| context.project.project_files()),
         }

@@ -395,7 +395,7 @@ impl ImpactRequest {
     }
 
     fn found(&self, context: &QueryContext<'_>, control: &Control) -> Result<ImpactAnswer, Error> {
-        let users = UserFinder::new(context);
+        let users = UserFinder::new(context, control);
         let subjects = self.subjects(context, &users, control)?;
         let mut answer = ImpactAnswer {
             changed: subjects.changed.clone(),

@@ -83,7 +83,7 @@ impl Question for InterfaceRequest {
             .iter()
             .map(|path| project.shown(path))
             .collect();
-        let use_lines = UseLines::new(context);
+        let use_lines = UseLines::new(context, control);
         let is_inside = |file: &str, line: u32| match &package {
             None => own.contains(file),
             Some(package) => {
@@ -122,7 +122,7 @@ impl Question for InterfaceRequest {
             let Ok(found) = context.bank.ask(&asked, control) else { continue };
             let lines = LineIndex::new(found.text.as_bytes());
             for occurrence in found.occurrences.iter().filter(|occurrence| is_use(occurrence)) {
-                let name = &occurrence.symbol;
+                let name = &*occurrence.symbol;
                 if !defined.contains_key(name) {
                     // No definition in the text: a form generates the name, another project defines
                     // it, or the name is only data.

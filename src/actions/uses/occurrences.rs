@@ -5,6 +5,7 @@
 //! classified by the rules of [`super::code_find_references`], which searches all files for one
 //! symbol.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -92,8 +93,8 @@ pub struct FileOccurrence {
     pub range: Range,
     /// The name within the token, without the prefix.
     pub name_range: Range,
-    /// The symbol.
-    pub symbol: SymbolName,
+    /// The symbol, shared by its occurrences.
+    pub symbol: Arc<SymbolName>,
     /// The symbol's syntactic role in the form.
     pub role: SyntaxRole,
     /// The kind of thing that the symbol names.
@@ -145,7 +146,7 @@ pub enum OccurrenceKind {
 impl FileOccurrence {
     /// Creates an occurrence with only a position and a symbol. It counts as data
     /// that the reader evaluates, with approximate evidence.
-    pub(crate) fn of_datum(range: Range, name_range: Range, symbol: SymbolName, form: u32) -> Self {
+    pub(crate) fn of_datum(range: Range, name_range: Range, symbol: Arc<SymbolName>, form: u32) -> Self {
         Self {
             range,
             name_range,
@@ -218,7 +219,7 @@ impl Question for OccurrencesRequest {
             true => &elsewhere,
             false => &|_| SymbolNamespaces { shadowed: true, ..SymbolNamespaces::default() },
         };
-        let occurrences = occurrences_in(index, &file, records, elsewhere, control);
+        let occurrences = list_occurrences(index, &file, None, records, elsewhere, None, control);
         control.check()?;
         Ok(OccurrencesAnswer::of(project.shown(&path), &file, occurrences, Vec::new()))
     }
@@ -262,8 +263,8 @@ impl<'a> ProjectOccurrences<'a> {
     /// Lists the symbols in the file on disk at `path`, a real path.
     ///
     /// # Errors
-    /// The file cannot be read.
-    pub(crate) fn of(&self, path: &Path) -> Result<OccurrencesAnswer, Error> {
+    /// The file cannot be read, or the question was cancelled.
+    pub(crate) fn of(&self, path: &Path, control: &Control) -> Result<OccurrencesAnswer, Error> {
         let (index, project) = (&self.context.index, self.context.project);
         let date = project.loaded_date(path);
         let file = project
@@ -273,7 +274,8 @@ impl<'a> ProjectOccurrences<'a> {
         let mut generated = BTreeSet::new();
         let elsewhere = |uses: &SymbolUses<'_>| self.known.get(&uses.symbol()).copied().unwrap_or_default();
         let occurrences =
-            list_occurrences(index, &file, records, &elsewhere, Some(&mut generated), &Control::default());
+            list_occurrences(index, &file, None, records, &elsewhere, Some(&mut generated), control);
+        control.check()?;
         let generated = generated
             .into_iter()
             .filter(|generated| !PackageOwner::of(&generated.symbol.package).is_locked())
@@ -294,23 +296,14 @@ fn recorded(index: &Index, path: &Path, date: u64) -> HashMap<SymbolName, Vec<Re
     records
 }
 
-/// Lists the symbols in `file`, incompletely if the question is cancelled. `records`: the
-/// compiler's records for this file, by symbol. `elsewhere`: returns the namespaces that a symbol
-/// is defined or used in by other files.
-pub(crate) fn occurrences_in(
+/// Lists the symbols in `file`, incompletely if the question is cancelled. `read`: the parsed text,
+/// if the caller has it. `records`: the compiler's records for this file, by symbol. `elsewhere`:
+/// returns the namespaces that a symbol is defined or used in by other files. Adds the uses that
+/// macros generate to `generated` if it is `Some`.
+pub(crate) fn list_occurrences(
     index: &Index,
     file: &PositionedFile,
-    records: HashMap<SymbolName, Vec<RecordedUse>>,
-    elsewhere: &dyn Fn(&SymbolUses<'_>) -> SymbolNamespaces,
-    control: &Control,
-) -> Vec<FileOccurrence> {
-    list_occurrences(index, file, records, elsewhere, None, control)
-}
-
-/// Works as [`occurrences_in`]. Adds the uses that macros generate to `generated` if it is `Some`.
-fn list_occurrences(
-    index: &Index,
-    file: &PositionedFile,
+    read: Option<&LispText>,
     mut records: HashMap<SymbolName, Vec<RecordedUse>>,
     elsewhere: &dyn Fn(&SymbolUses<'_>) -> SymbolNamespaces,
     mut generated: Option<&mut BTreeSet<GeneratedUse>>,
@@ -321,7 +314,7 @@ fn list_occurrences(
     for (package, name) in control.until_cancelled(file.symbols()) {
         let Some((symbol, _)) = index.symbol_named(package, name) else {
             // The symbol no longer exists in the image; only the text has it.
-            let target = SymbolName::new(package, name);
+            let target = Arc::new(SymbolName::new(package, name));
             let there = file.occurrences(&target, &|other| other == package);
             found.extend(
                 there.iter().map(|found| classified(found, &target, SymbolNamespaces::default(), None)),
@@ -347,8 +340,10 @@ fn list_occurrences(
     }
     found.sort_by_key(|found| (found.range, found.symbol.package == "KEYWORD"));
     found.dedup_by_key(|found| found.range);
+    found.shrink_to_fit();
     if file.is_fresh() {
-        let read = LispText::read(file.text().as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+        let parse = || LispText::read(file.text().as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+        let read = read.map_or_else(|| Cow::Owned(parse()), Cow::Borrowed);
         for found in &mut found {
             if let Some(token) = read.token_at(found.range.start).filter(|token| token.span == found.range) {
                 found.name_range = token.name_span();
@@ -367,7 +362,7 @@ fn of_symbol(
     elsewhere: &dyn Fn(&SymbolUses<'_>) -> SymbolNamespaces,
     mut generated: Option<&mut BTreeSet<GeneratedUse>>,
 ) -> Vec<FileOccurrence> {
-    let there = uses.occurrences(file);
+    let (there, target) = (uses.occurrences(file), Arc::new(uses.sought().clone()));
     let used = |kind: &Kind| index.is_used(*kind, uses.symbol(), |role| uses.accepts(role));
     let mut facts = SymbolNamespaces::recorded(&Kind::ALL.into_iter().filter(used).collect());
     there.iter().for_each(|found| facts.add(uses.sought(), found));
@@ -397,7 +392,7 @@ fn of_symbol(
         .iter()
         .map(|found| {
             if let Some(&claim) = claimed.get(&found.range) {
-                return classified(found, uses.sought(), facts, Some(claim));
+                return classified(found, &target, facts, Some(claim));
             }
             // Read other files only if they can change the result.
             let unsure = SymbolNamespaces { shadowed: true, ..facts };
@@ -411,7 +406,7 @@ fn of_symbol(
             };
             let maybe = approximate.get(&found.range).map(|&use_type| (Evidence::Approximate, use_type));
             let clear = classify_occurrence(found, facts).is_some_and(|(_, sure)| sure && file.is_fresh());
-            classified(found, uses.sought(), facts, maybe.filter(|_| !clear))
+            classified(found, &target, facts, maybe.filter(|_| !clear))
         })
         .map(|mut found| {
             if !file.is_fresh() {
@@ -436,7 +431,7 @@ fn generated_use(uses: &SymbolUses<'_>, recorded: &RecordedUse, found: &Placemen
 /// record that was placed on it, if there is one.
 fn classified(
     found: &Occurrence,
-    target: &SymbolName,
+    target: &Arc<SymbolName>,
     facts: SymbolNamespaces,
     claim: Option<(Evidence, UseType)>,
 ) -> FileOccurrence {
@@ -447,7 +442,7 @@ fn classified(
     FileOccurrence {
         range: found.range,
         name_range: found.range,
-        symbol: target.clone(),
+        symbol: Arc::clone(target),
         role: found.role,
         kind: kind(found, target, facts, local),
         use_type: known.map(|(use_type, _)| use_type),
@@ -519,13 +514,5 @@ impl OccurrencesAnswer {
     ) -> Self {
         let (fresh, sidecar) = (file.is_fresh(), file.sidecar_state());
         Self { path, text: file.text().to_owned(), fresh, sidecar, occurrences, generated }
-    }
-
-    /// Returns the occurrence at the byte offset `offset`. At a boundary between tokens, the later
-    /// one wins.
-    pub fn at(&self, offset: u32) -> Option<&FileOccurrence> {
-        let touching =
-            self.occurrences.iter().filter(|found| found.range.start <= offset && offset <= found.range.end);
-        touching.max_by_key(|found| found.range.start)
     }
 }

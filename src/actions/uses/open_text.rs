@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::code_find_references::SymbolNamespaces;
-use super::occurrences::{FileOccurrence, OccurrencesAnswer, occurrences_in};
+use super::occurrences::{FileOccurrence, OccurrencesAnswer, list_occurrences};
 use super::symbol_uses::SymbolUses;
 use crate::engine::control::Control;
 use crate::handle::context::QueryContext;
@@ -99,7 +99,7 @@ impl Question for OpenTextRequest {
             let file = PositionedFile::new(self.path.clone(), self.text.as_bytes(), Some(sidecar), true);
             let elsewhere =
                 |_: &SymbolUses<'_>| SymbolNamespaces { shadowed: true, ..SymbolNamespaces::default() };
-            let read = occurrences_in(index, &file, HashMap::new(), &elsewhere, control);
+            let read = list_occurrences(index, &file, Some(&open), HashMap::new(), &elsewhere, None, control);
             occurrences.extend(
                 read.into_iter().map(|found| FileOccurrence { evidence: Evidence::Approximate, ..found }),
             );
@@ -109,6 +109,7 @@ impl Question for OpenTextRequest {
         let skipped = skipped_symbols(index, &self.text, &open, &occurrences, control);
         occurrences.extend(skipped);
         occurrences.sort_by_key(|found| found.range);
+        occurrences.shrink_to_fit();
         let mut changed: Vec<Range> = changed.into_values().collect();
         changed.sort();
         control.check()?;
@@ -125,7 +126,7 @@ fn skipped_symbols(
     seen: &[FileOccurrence],
     control: &Control,
 ) -> Vec<FileOccurrence> {
-    let mut skipped = Vec::new();
+    let (mut skipped, mut names) = (Vec::new(), HashMap::<SymbolName, Arc<SymbolName>>::new());
     let mut forms = read.toplevel().iter().enumerate().peekable();
     let last = read.toplevel().iter().enumerate().next_back();
     let symbols = read.tokens().iter().filter(|token| token.kind == TokenKind::Symbol);
@@ -141,7 +142,13 @@ fn skipped_symbols(
         let named = resolve(index, text, token, top.package.as_deref());
         let Some((Name::Symbol(name), _)) = named else { continue };
         if name.package != "KEYWORD" && index.named(&name).is_some() {
-            skipped.push(FileOccurrence::of_datum(token.span, token.name_span(), name, form as u32));
+            let name = names.entry(name).or_insert_with_key(|name| Arc::new(name.clone()));
+            skipped.push(FileOccurrence::of_datum(
+                token.span,
+                token.name_span(),
+                Arc::clone(name),
+                form as u32,
+            ));
         }
     }
     skipped

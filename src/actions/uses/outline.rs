@@ -295,8 +295,8 @@ impl Question for OutlineRequest {
         }
         let wanted_package = self.of.package(&context.index)?;
         let mut answer = OutlineAnswer { unused: self.unused, ..OutlineAnswer::default() };
-        let use_lines = UseLines::new(context);
-        let other_uses = self.unused.then(|| OtherUses::new(context));
+        let use_lines = UseLines::new(context, control);
+        let other_uses = self.unused.then(|| OtherUses::new(context, control));
         let (mut all, mut wanted, mut files) = (Vec::new(), Vec::new(), Vec::new());
         // Caches the lines that use a generic function, which may have hundreds of methods.
         let mut methods: HashMap<SymbolName, Rc<[UseLine]>> = HashMap::new();
@@ -382,6 +382,7 @@ impl Question for OutlineRequest {
         if self.unused {
             answer.definitions.sort_by_key(|outlined| outlined.reached_by.len());
         }
+        control.check()?;
         Ok(answer)
     }
 }
@@ -712,21 +713,21 @@ struct OtherUses<'a> {
     text: Option<&'a TextIndex>,
     view: TreeView,
     computed: Arc<Vec<ComputedName>>,
+    control: &'a Control,
 }
 
 impl<'a> OtherUses<'a> {
-    fn new(context: &'a QueryContext<'_>) -> Self {
+    fn new(context: &'a QueryContext<'_>, control: &'a Control) -> Self {
         let view = context.project.tree_view();
         let computed = all_computed_names(context, &view);
-        Self { text: context.text.or_else(|| context.bank.text_index().ok()), view, computed }
+        Self { text: context.text.or_else(|| context.bank.text_index().ok()), view, computed, control }
     }
 
     /// Lists the lines outside the definition that name it in text that is not loaded or that a
     /// feature expression excludes, or in strings that code interns.
     fn unloaded(&self, context: &QueryContext<'_>, known: &DefinitionInFile) -> Vec<TextUse> {
         let Some(symbol) = known.full_name() else { return Vec::new() };
-        let mut uses =
-            text_uses(&context.index, context.project, &self.view, &symbol, false, &Control::default());
+        let mut uses = text_uses(&context.index, context.project, &self.view, &symbol, false, self.control);
         uses.lines.retain(|line| !known.has(&line.place));
         uses.lines
     }

@@ -153,7 +153,8 @@ impl Question for PathRequest {
         if let [from, to] = ends.as_slice() {
             let end =
                 Node { name: answer.to.canonical().to_owned(), target: Some(to.clone()), is_toplevel: false };
-            Search { context, users: UserFinder::new(context) }.run(from, end, control, &mut answer)?;
+            Search { context, users: UserFinder::new(context, control) }
+                .run(from, end, control, &mut answer)?;
         }
         Ok(answer)
     }

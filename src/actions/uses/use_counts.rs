@@ -27,6 +27,8 @@ use steelbank_xref::{Kind, SymbolName};
 /// Lists the lines that use symbols. Reads each file once, for the packages of its forms.
 pub(crate) struct UseLines<'a> {
     context: &'a QueryContext<'a>,
+    /// If the question is cancelled, the lists are incomplete.
+    control: &'a Control,
     files: RefCell<HashMap<String, Rc<[Form]>>>,
 }
 
@@ -93,8 +95,8 @@ impl UseLine {
 }
 
 impl<'a> UseLines<'a> {
-    pub(crate) fn new(context: &'a QueryContext<'a>) -> Self {
-        Self { context, files: RefCell::default() }
+    pub(crate) fn new(context: &'a QueryContext<'a>, control: &'a Control) -> Self {
+        Self { context, control, files: RefCell::default() }
     }
 
     /// Returns the number of the top-level form on `line` of the file that answers show as `path`,
@@ -111,7 +113,7 @@ impl<'a> UseLines<'a> {
     /// Lists the lines of all loaded code that use the symbol. The list is empty if the search
     /// fails.
     pub(crate) fn lines(&self, symbol: &SymbolName) -> Vec<UseLine> {
-        let answer = code_find_references(self.context, &everywhere(symbol), &Control::default());
+        let answer = code_find_references(self.context, &everywhere(symbol), self.control);
         let lines = answer.map(|answer| answer.refs).unwrap_or_default().into_iter();
         let lines = lines.map(|found| {
             let caller = found.caller.map(|caller| caller.canonical().to_owned());
@@ -130,7 +132,8 @@ impl<'a> UseLines<'a> {
     /// Lists all uses of the symbol in loaded code. Several uses on a line are separate entries.
     /// The list is empty if the search fails.
     pub(crate) fn uses(&self, symbol: &SymbolName) -> Vec<UseLine> {
-        let uses = single_uses(self.context, &everywhere(symbol)).unwrap_or_default().into_iter();
+        let uses =
+            single_uses(self.context, &everywhere(symbol), self.control).unwrap_or_default().into_iter();
         uses.map(|SingleUse { found, line, .. }| {
             let context = line.map(|line| line.to_string());
             self.use_line((found.place, found.use_type, found.caller, context), found.called)

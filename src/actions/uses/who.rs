@@ -111,10 +111,17 @@ impl WhoRequest {
     /// Adds the unloaded matches and the cautions. Unless `recorded_only`, also adds the places,
     /// the users without a record, and the uses by top-level code. If there are no uses, adds the
     /// numbers of functions that use the symbol in other namespaces.
-    fn complete(&self, context: &QueryContext<'_>, uses: &SymbolUses<'_>, answer: &mut WhoAnswer) {
+    fn complete(
+        &self,
+        context: &QueryContext<'_>,
+        uses: &SymbolUses<'_>,
+        answer: &mut WhoAnswer,
+        control: &Control,
+    ) {
         let (index, project) = (&context.index, context.project);
         let now = project.tree_view();
-        let found = if self.recorded_only { Vec::new() } else { uses_of_symbol(context, uses, &now) };
+        let found =
+            if self.recorded_only { Vec::new() } else { uses_of_symbol(context, uses, &now, control) };
         if !self.recorded_only {
             let of_kind = found.iter().filter(|used| used.found.use_type.kind() == Some(self.kind));
             let (users, toplevel): (Vec<&SingleUse>, Vec<&SingleUse>) =
@@ -178,13 +185,14 @@ impl Question for WhoRequest {
         let package = lookup.package;
         let (mut answer, uses) = self.recorded_users(index, lookup);
         match uses {
-            Some(uses) => self.complete(context, &uses, &mut answer),
+            Some(uses) => self.complete(context, &uses, &mut answer, control),
             None => {
                 let target = answer.asked.symbol(index, package);
                 let text = text_counts(index, context.project, &context.project.tree_view(), &target);
                 return Err(text.with_definitions().not_found(&answer.asked, answer.status).into());
             }
         }
+        control.check()?;
         Ok(answer)
     }
 }

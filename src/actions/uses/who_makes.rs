@@ -73,7 +73,7 @@ impl Question for WhoMakesRequest {
         let symbol = found(index, context.project, &lookup)?;
         let class = index.symbol_text(symbol);
         let below = subclasses(context, &index.full_name(symbol), control)?;
-        let users = UserFinder::new(context);
+        let users = UserFinder::new(context, control);
         let mut makers = BTreeSet::new();
         for class in below.iter().chain([&class]) {
             control.check()?;

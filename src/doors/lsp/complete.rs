@@ -58,14 +58,15 @@ impl Server {
         let start = bytes[..at as usize].iter().rposition(|byte| b" \t\r\n()'`,\";#@".contains(byte));
         let start = start.map_or(0, |before| before + 1);
         let typed = document.text.get(start..at as usize).unwrap_or_default().to_lowercase();
-        let inside = document.read.token_at(at.saturating_sub(1)).filter(|token| token.span.start < at);
+        let read = document.read();
+        let inside = read.token_at(at.saturating_sub(1)).filter(|token| token.span.start < at);
         if inside.is_some_and(|token| {
             use steelbank_reader::TokenKind::{Comment, String};
             matches!(token.kind, Comment | String)
         }) {
             return Ok(json!([]));
         }
-        let top = document.read.toplevel_from(at).or(document.read.toplevel().last());
+        let top = read.toplevel_from(at).or(read.toplevel().last());
         let current =
             top.and_then(|top| top.package.clone()).unwrap_or_else(|| Arc::from("COMMON-LISP-USER"));
         let colon = typed.rfind(':');
@@ -79,7 +80,7 @@ impl Server {
         let mut found: Vec<Offered<'_>> = Vec::new();
         let view = if prefix.is_empty() { Some(self.view(&document, control)?) } else { None };
         if let Some(view) = &view {
-            let form = document.read.toplevel().iter().find(|top| top.span.start <= at && at <= top.span.end);
+            let form = read.toplevel().iter().find(|top| top.span.start <= at && at <= top.span.end);
             let mut locals: Vec<&str> = Vec::new();
             for local in view.occurrences.iter().filter(|local| {
                 local.binding == Some(local.range)
@@ -158,7 +159,7 @@ impl Server {
         at: u32,
         control: &Control,
     ) -> Option<(String, String, usize)> {
-        let read = &document.read;
+        let read = document.read();
         let view = self.view(document, control).ok()?;
         let open = read.forms().partition_point(|form| form.span.start < at);
         let closed = |end: u32| {
@@ -186,10 +187,10 @@ impl Server {
 
     /// Returns the initialization arguments of the class in the `make-instance` form around `at`.
     fn initargs(&self, document: &OpenDocument, at: u32, control: &Control) -> Option<Vec<String>> {
-        let (read, view) = (&document.read, self.view(document, control).ok()?);
+        let (read, view) = (document.read(), self.view(document, control).ok()?);
         let around = read.forms().iter().rposition(|form| form.span.start < at && at <= form.span.end)?;
         let head = view.at(read.head(&read.forms()[around])?.span.start)?;
-        if head.symbol != SymbolName::new("COMMON-LISP", "MAKE-INSTANCE") {
+        if *head.symbol != SymbolName::new("COMMON-LISP", "MAKE-INSTANCE") {
             return None;
         }
         let class = read.elements(FormId::new(around)).nth(1)?;

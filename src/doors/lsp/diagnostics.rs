@@ -318,7 +318,8 @@ impl Server {
             "message": said.message,
         });
         // Add a reference to the definition around the diagnostic.
-        let top = document.read.toplevel_from(start).filter(|top| top.span.contains(start));
+        let read = document.read();
+        let top = read.toplevel_from(start).filter(|top| top.span.contains(start));
         let name = top.and_then(|top| {
             let known = definitions(&document.text);
             known.into_iter().find(|known| known.form == top.span && known.name.end <= start)

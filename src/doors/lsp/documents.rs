@@ -1,7 +1,7 @@
 //! The documents that are open in the editor.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,8 @@ use crate::actions::uses::open_text::OpenTextAnswer;
 
 /// The maximum size of an analysed text, in bytes. Larger files are assumed to be data.
 const MAX_TEXT: usize = 8 << 20;
+/// Texts above this size, in bytes, are parsed for each request.
+const LARGE_TEXT: usize = 256 << 10;
 /// The message about texts above that limit.
 pub(super) const TOO_LARGE: &str = "This text is larger than 8 MB, so steelbank does not analyse it.";
 
@@ -52,7 +54,9 @@ pub(super) struct OpenDocument {
     pub(super) version: i32,
     pub(super) text: Arc<str>,
     pub(super) lines: LineIndex,
-    pub(super) read: LispText,
+    /// The parsed text, with the memory of many times the text. If the text is large, only
+    /// requests hold it.
+    read: Mutex<(Weak<LispText>, Option<Arc<LispText>>)>,
     /// The occurrences in this version, and the index's stamp when they were computed.
     pub(super) view: Mutex<Option<(u64, Arc<OpenTextAnswer>)>>,
     /// The compiler's diagnostics for this version.
@@ -62,13 +66,30 @@ pub(super) struct OpenDocument {
 impl OpenDocument {
     pub(super) fn new(uri: String, path: PathBuf, version: i32, text: Arc<str>) -> Self {
         let lines = LineIndex::new(text.as_bytes());
-        let read = LispText::read(analysed_text(&text).as_bytes(), Dialect::CommonLisp, &Features::sbcl());
-        Self { uri, path, version, text, lines, read, view: Mutex::default(), compiled: Mutex::default() }
+        let (read, view, compiled) = Default::default();
+        Self { uri, path, version, text, lines, read, view, compiled }
     }
 
     /// Returns the text to analyse.
     pub(super) fn analysed_text(&self) -> Arc<str> {
         analysed_text(&self.text)
+    }
+
+    /// Returns the parsed text to analyse.
+    pub(super) fn read(&self) -> Arc<LispText> {
+        let (held, own) = &mut *self.read.lock();
+        held.upgrade().unwrap_or_else(|| {
+            let text = self.analysed_text();
+            let read = Arc::new(LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl()));
+            *held = Arc::downgrade(&read);
+            *own = (!self.is_large()).then(|| Arc::clone(&read));
+            read
+        })
+    }
+
+    /// Returns whether the analysis needs so much memory that parts of it are dropped.
+    pub(super) fn is_large(&self) -> bool {
+        self.text.len() > LARGE_TEXT
     }
 
     pub(super) fn is_too_large(&self) -> bool {

@@ -26,7 +26,7 @@ impl Server {
         let within = convert::range_from(&params["range"], &document.text, &document.lines, encoding)?;
         let view = self.view(&document, control)?;
         let image = self.bank()?.index();
-        let read = &document.read;
+        let read = document.read();
         let mut known: HashMap<&SymbolName, Vec<String>> = HashMap::new();
         let mut hints = Vec::new();
         for (index, form) in control.until_cancelled(read.forms().iter().enumerate()) {

@@ -325,9 +325,8 @@ impl Server {
             known.insert(name.to_owned(), style);
             style
         };
-        let text = document.analysed_text();
-        let changes =
-            indentation(&text, &document.read, lines, style, control).map_err(crate::handle::Error::from)?;
+        let (text, read) = (document.analysed_text(), document.read());
+        let changes = indentation(&text, &read, lines, style, control).map_err(crate::handle::Error::from)?;
         let edits = changes.into_iter().map(|(line, old, new)| {
             let start = document.lines.start(line);
             let range = document.range(Range::new(start, start + old as u32), encoding);
@@ -345,8 +344,9 @@ impl Server {
             Some(found) if found.binding.is_some() => return Some(Style::Arguments),
             Some(found) => describe(&found.symbol),
             None => {
-                let token = document.read.token_at(at)?;
-                let package = document.read.toplevel_from(at)?.package.clone()?;
+                let read = document.read();
+                let token = read.token_at(at)?;
+                let package = read.toplevel_from(at)?.package.clone()?;
                 DescribeSymbolRequest::new(document.text.get(token.span.indices())?).package(&*package)
             }
         };

@@ -69,8 +69,9 @@ impl Server {
 
     pub(super) fn folding(&self, params: &Value, control: &Control) -> Answered {
         let document = self.document_of(params)?;
-        let forms = document.read.forms().iter().map(|form| (form.span, Value::Null));
-        let comments = document.read.tokens().iter().filter(|token| token.kind == TokenKind::Comment);
+        let read = document.read();
+        let forms = read.forms().iter().map(|form| (form.span, Value::Null));
+        let comments = read.tokens().iter().filter(|token| token.kind == TokenKind::Comment);
         let comments = comments.map(|token| (token.span, Value::from("comment")));
         let mut folds = Vec::new();
         for (span, kind) in control.until_cancelled(forms.chain(comments)) {
@@ -91,17 +92,16 @@ impl Server {
     pub(super) fn selection(&self, params: &Value, control: &Control) -> Answered {
         let document = self.document_of(params)?;
         let positions = params["positions"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let mut answer = Vec::new();
+        let (read, mut answer) = (document.read(), Vec::new());
         for position in control.until_cancelled(positions) {
             let at = convert::offset_from(position, &document.text, &document.lines, self.encoding())?;
-            let mut around: Vec<Range> = document
-                .read
+            let mut around: Vec<Range> = read
                 .forms_before(at.saturating_add(1))
-                .map(|id| document.read.span(Datum::Form(id)))
+                .map(|id| read.span(Datum::Form(id)))
                 .filter(|span| at <= span.end)
                 .collect();
             around.reverse();
-            let token = document.read.token_at(at).map(|token| token.span);
+            let token = read.token_at(at).map(|token| token.span);
             let whole = Range::new(0, document.text.len() as u32);
             let mut selection = Value::Null;
             for range in std::iter::once(whole).chain(around).chain(token) {

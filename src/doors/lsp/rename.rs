@@ -72,7 +72,7 @@ impl Server {
         let document = self.document_of(params)?;
         let view = self.view(&document, control)?;
         let binding = found.binding.unwrap_or(found.range);
-        let read = &document.read;
+        let read = document.read();
         // Reject keyword parameters, because renaming the variable would change the keyword, too.
         if read.key_parameters(document.text.as_bytes()).contains(&binding.start) {
             return Err(RequestRefusal::failed(

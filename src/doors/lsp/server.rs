@@ -625,6 +625,9 @@ impl Server {
             let answer = if cancellation.is_cancelled() { Err(RequestRefusal::cancelled()) } else { answer };
             self.finish(&request, answer);
             self.output.flush();
+            if self.document_of(&request.params).is_ok_and(|document| document.is_large()) {
+                trim_memory();
+            }
         }
     }
 
@@ -709,6 +712,7 @@ impl Server {
                 let path = convert::path_of(uri).map(|path| self.native(&path)).unwrap_or_default();
                 let open = self.documents.lock().remove(&path).map(|document| document.uri.clone());
                 let unknown = self.out_of_sync.lock().remove(&path).map(|document| document.uri);
+                self.loaded.lock().remove(&path);
                 trim_memory();
                 match open.or(unknown) {
                     Some(uri) => self.publish_nothing(&uri),

@@ -144,7 +144,7 @@ impl Server {
 
 /// Returns whether an occurrence is this global symbol and not a local name with the same spelling.
 fn is_global(found: &FileOccurrence, symbol: &SymbolName) -> bool {
-    found.symbol == *symbol && (found.use_type.is_some() || defines(found))
+    *found.symbol == *symbol && (found.use_type.is_some() || defines(found))
 }
 
 pub(super) fn defines(found: &FileOccurrence) -> bool {

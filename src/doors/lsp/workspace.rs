@@ -111,12 +111,13 @@ impl Server {
             }
             "steelbank.macroexpand" => {
                 let (document, at) = self.at(given)?;
-                let forms = document.read.forms().iter();
+                let read = document.read();
+                let forms = read.forms().iter();
                 let form = forms.rev().find(|form| form.span.start <= at && at < form.span.end);
                 let form =
                     form.ok_or_else(|| RequestRefusal::failed("There is no form at this position."))?;
                 let text = document.text.get(form.span.indices()).unwrap_or_default();
-                let top = document.read.toplevel_from(at).and_then(|top| top.package.clone());
+                let top = read.toplevel_from(at).and_then(|top| top.package.clone());
                 let mut request = MacroexpandRequest::new(text);
                 request.package = top.as_deref().unwrap_or("COMMON-LISP-USER").to_owned();
                 Ok(json!({ "expansion": bank.ask(&request, control)?.expansion }))

@@ -16,8 +16,8 @@ impl Action for EditRequest {
     /// Edits one definition in a project file. Compiles and loads nothing. If the edit is refused,
     /// no file has changed, and [`Error::request`] returns the [`EditError`] unless the cause is
     /// that there is no project.
-    fn run(&self, bank: &Steelbank, _: &Control) -> Result<EditAnswer, Error> {
-        Ok(edit_definition(&bank.context(), self)?)
+    fn run(&self, bank: &Steelbank, control: &Control) -> Result<EditAnswer, Error> {
+        Ok(edit_definition(&bank.context(), self, control)?)
     }
 }
 

@@ -92,7 +92,7 @@ impl Action for ReloadRequest {
             all.cautions.push(Caution::NothingRemoved);
         }
         if left.iter().any(|leftover| leftover.removed)
-            && let Err(error) = bank.refresh()
+            && let Err(error) = bank.refresh_until(deadline)
         {
             all.cautions.push(Caution::IndexStaleAfterRemoval(error.to_string()));
         }

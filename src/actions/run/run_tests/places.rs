@@ -12,6 +12,7 @@ use super::{AssertionResult, FrameworkTest, TestSystem};
 use crate::actions::uses::graph::{Target, UserFinder};
 use crate::answer::Location;
 use crate::answer::lookup::find_package;
+use crate::engine::control::Control;
 use crate::handle::context::QueryContext;
 use steelbank_xref::SymbolName;
 
@@ -64,7 +65,7 @@ impl TestForm {
 
 impl TestPlaces {
     /// Searches the files of `systems` for definitions of tests.
-    pub(super) fn of(context: &QueryContext<'_>, systems: &[TestSystem]) -> Self {
+    pub(super) fn of(context: &QueryContext<'_>, systems: &[TestSystem], control: &Control) -> Self {
         let mut found = Self {
             files: systems.iter().flat_map(|system| system.files.iter().cloned()).collect(),
             packages: BTreeSet::new(),
@@ -76,7 +77,7 @@ impl TestPlaces {
             .flat_map(|system| &system.files)
             .map(|path| (context.project.shown(path), path))
             .collect();
-        let generated = definers_used(context, &files);
+        let generated = definers_used(context, &files, control);
         for (shown, path) in &files {
             found.read(context, shown, path, generated.get(shown));
         }
@@ -212,9 +213,10 @@ fn test_name(text: &LispText, bytes: &[u8], form: FormId) -> Option<String> {
 fn definers_used(
     context: &QueryContext<'_>,
     files: &BTreeMap<String, &PathBuf>,
+    control: &Control,
 ) -> BTreeMap<String, BTreeSet<(&'static str, u32)>> {
     let mut found: BTreeMap<String, BTreeSet<(&'static str, u32)>> = BTreeMap::new();
-    let users = UserFinder::new(context);
+    let users = UserFinder::new(context, control);
     for (framework, package, operators) in DEFINERS {
         // Start with the framework's operators, and add macros with definitions that use them.
         let mut waiting: Vec<Target> =

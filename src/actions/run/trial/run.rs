@@ -86,7 +86,7 @@ impl Action for RunTestsRequest {
             run.tests.push(result);
         }
         if !died {
-            bank.refresh()?;
+            bank.refresh_until(deadline_after(control.allowed() / 4))?;
         }
         Ok(run.finished(self, begun.elapsed()))
     }

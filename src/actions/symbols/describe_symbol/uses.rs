@@ -12,6 +12,7 @@ use crate::actions::uses::symbol_uses::SymbolUses;
 use crate::answer::designator::FunctionName;
 use crate::answer::location::as_text;
 use crate::answer::{Location, OtherText};
+use crate::engine::control::Control;
 use crate::handle::context::QueryContext;
 
 /// A variable's default and uses.
@@ -48,11 +49,11 @@ pub struct VariableUse {
 }
 
 impl VariableUses {
-    pub(super) fn of(context: &QueryContext<'_>, symbol: Symbol) -> Self {
+    pub(super) fn of(context: &QueryContext<'_>, symbol: Symbol, control: &Control) -> Self {
         let (index, project) = (&context.index, context.project);
         let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
         let SymbolName { package, name } = uses.sought();
-        let users = UserFinder::new(context);
+        let users = UserFinder::new(context, control);
         let mut found = Self::default();
         for path in project.naming(name).into_iter().map(|version| project.shown(&version.path)) {
             let definitions = users.enclosing.definitions(&path);
