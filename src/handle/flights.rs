@@ -2,9 +2,13 @@
 //! system is loading waits for that load and receives its progress reports. Then the caller loads
 //! the system again, because files may have changed since that load started. Loads with the options
 //! `force` or `keep_going` do not wait, and loads of single files are not tracked.
+//!
+//! A server announces its first loads before they begin. Until they have ended, all other loads of
+//! systems wait for them: an agent that has loaded a system can then rely on the answers.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::thread::{ThreadId, current};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -24,6 +28,20 @@ const CANCELLATION_INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Default)]
 pub(crate) struct InFlightLoads {
     by_item: Mutex<HashMap<LoadedItem, Arc<Flight>>>,
+    announced: Mutex<Option<Arc<AnnouncedLoads>>>,
+}
+
+/// The first loads of a server, or those that it repeats after a restart.
+#[derive(Default)]
+pub(crate) struct AnnouncedLoads {
+    /// Ends with the last load.
+    flight: Arc<Flight>,
+    /// The answers to the loads that have ended.
+    answers: Mutex<HashMap<LoadedItem, LoadAnswer>>,
+    /// The thread that runs the loads, once it has started.
+    runner: OnceLock<ThreadId>,
+    /// Whether the loads are repeated after a restart.
+    again: bool,
 }
 
 /// A load, and the callers that wait for it.
@@ -62,7 +80,53 @@ impl InFlightLoads {
             }
         };
         flight.listeners.lock().extend(listener.cloned());
+        let is_outermost = leads && by_item.len() == 1;
+        drop(by_item);
+        // The progress of a load inside another load reaches the outer load's listeners.
+        if let Some(announced) = self.announced.lock().as_ref().filter(|_| is_outermost) {
+            let all = Arc::clone(&announced.flight);
+            flight.listeners.lock().push(Arc::new(move |progress| all.report(&progress)));
+        }
         (flight, leads)
+    }
+
+    /// Announces loads, which are repeated after a restart if `again`.
+    pub(super) fn announce(&self, again: bool) {
+        *self.announced.lock() = Some(Arc::new(AnnouncedLoads { again, ..AnnouncedLoads::default() }));
+    }
+
+    /// Makes this thread the runner of the announced loads, so that it does not wait for them.
+    pub(super) fn run_announced_here(&self) {
+        self.announced.lock().iter().for_each(|loads| _ = loads.runner.set(current().id()));
+    }
+
+    /// Ends the announced loads.
+    pub(super) fn end_announced(&self) {
+        let announced = self.announced.lock().take();
+        announced.iter().for_each(|loads| loads.flight.end(None));
+    }
+
+    /// Returns the announced loads, if there are any and another thread runs them.
+    pub(super) fn announced(&self) -> Option<Arc<AnnouncedLoads>> {
+        let announced = self.announced.lock().clone();
+        announced.filter(|_| !self.is_runner())
+    }
+
+    /// Returns whether this thread runs the announced loads.
+    pub(super) fn is_runner(&self) -> bool {
+        let announced = self.announced.lock();
+        announced.as_ref().is_some_and(|loads| loads.runner.get() == Some(&current().id()))
+    }
+
+    /// Passes the progress of all loads that are running to `listener`.
+    pub(super) fn listen(&self, listener: &OnProgress) {
+        match self.announced() {
+            Some(loads) => loads.flight.listeners.lock().push(Arc::clone(listener)),
+            None => {
+                let flights: Vec<Arc<Flight>> = self.by_item.lock().values().cloned().collect();
+                flights.iter().for_each(|flight| flight.listeners.lock().push(Arc::clone(listener)));
+            }
+        }
     }
 
     /// Ends `flight`, the load of `item`, and passes `answer` to the waiting callers.
@@ -72,12 +136,38 @@ impl InFlightLoads {
             by_item.remove(item);
         }
         drop(by_item);
-        *flight.outcome.lock() = FlightState { ended: true, answer };
-        flight.ended.notify_all();
+        if let (Some(announced), Some(answer)) = (&*self.announced.lock(), &answer) {
+            announced.answers.lock().insert(item.clone(), answer.clone());
+        }
+        flight.end(answer);
+    }
+}
+
+impl AnnouncedLoads {
+    /// Returns whether the loads are repeated after a restart.
+    pub(super) fn are_repeated(&self) -> bool {
+        self.again
+    }
+
+    /// Waits until the loads have ended. Returns `false` if `deadline` passes first, and an error
+    /// if the caller's request is cancelled.
+    pub(super) fn wait(&self, control: &Control, deadline: Instant) -> Result<bool, Error> {
+        self.flight.listeners.lock().extend(control.progress().cloned());
+        Ok(self.flight.wait(control, deadline)?.is_some())
+    }
+
+    /// Returns the answer to the load of `item`, if it was one of the loads.
+    pub(super) fn answer(&self, item: &LoadedItem) -> Option<LoadAnswer> {
+        self.answers.lock().get(item).cloned()
     }
 }
 
 impl Flight {
+    fn end(&self, answer: Option<LoadAnswer>) {
+        *self.outcome.lock() = FlightState { ended: true, answer };
+        self.ended.notify_all();
+    }
+
     /// Reports `progress` to all listeners.
     pub(crate) fn report(&self, progress: &Progress) {
         let listeners = self.listeners.lock().clone();

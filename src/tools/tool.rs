@@ -3,7 +3,7 @@
 //! stale files, a load in progress or a restart. This module is independent of protocols.
 
 use std::sync::OnceLock;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -68,6 +68,7 @@ pub struct Tool {
     of_image: bool,
     immediate: bool,
     short: bool,
+    joins_loads: Option<fn(&Object) -> bool>,
     schemas: OnceLock<Schemas>,
     render: fn() -> Schemas,
     body: Box<Body>,
@@ -80,9 +81,14 @@ struct Schemas {
     output: Object,
 }
 
+/// How long a call waits for loads in progress if its caller sets no limit.
+const LOADS_WAIT: Duration = Duration::from_secs(600);
 /// The note on answers about the image while a load changes it.
 const LOADING_NOTE: &str =
     "A system is loading; results may be incomplete. Retry when the load has finished.";
+
+/// The error of a call that runs code while a load does not end.
+const LOADING_REFUSAL: &str = "A system is still loading. Retry when the load has finished.";
 
 impl Tool {
     /// Creates a tool that takes `A` and answers with `O`; the schemas are generated from these
@@ -106,6 +112,7 @@ impl Tool {
             of_image: false,
             immediate: false,
             short: false,
+            joins_loads: None,
             schemas: OnceLock::new(),
             render: || Schemas { input: schema::input::<A>(), output: schema::output::<O>() },
             body: Box::new(move |session, given, schema, call| {
@@ -133,6 +140,13 @@ impl Tool {
     #[must_use]
     pub fn brief(self) -> Self {
         Self { short: true, ..self }
+    }
+
+    /// Makes the calls that `joins` accepts wait until the loads in progress have ended, because
+    /// they run code that these loads define.
+    #[must_use]
+    pub fn joins_loads(self, joins: fn(&Object) -> bool) -> Self {
+        Self { joins_loads: Some(joins), ..self }
     }
 
     /// Requires `permission` for every call of the tool. A tool that needs it only for some calls
@@ -192,12 +206,30 @@ impl Tool {
 
     /// Returns whether a call in `session` neither waits for Lisp nor walks a directory tree.
     pub fn is_immediate(&self, session: &Session) -> bool {
-        self.immediate && !self.catches_up(session)
+        let waits = || session.started().is_some_and(Steelbank::is_repeating_loads);
+        self.immediate && !self.catches_up(session) && !(self.of_image && waits())
     }
 
     /// Returns whether a call first queries Lisp for definitions made from a connected editor.
     fn catches_up(&self, session: &Session) -> bool {
         (self.of_image || !self.immediate) && session.swank().is_some()
+    }
+
+    /// Waits for the loads in progress if the tool runs code that they define. After a restart,
+    /// questions wait, too: they had answers before it.
+    ///
+    /// # Errors
+    /// The tool runs code, and the loads have not ended within the call's patience.
+    fn join_loads(&self, session: &Session, arguments: &Object, call: &Call) -> Result<(), Failure> {
+        let Some(bank) = session.started().filter(|bank| bank.is_loading()) else { return Ok(()) };
+        let joins = self.joins_loads.is_some_and(|joins| joins(arguments));
+        if joins || self.of_image && bank.is_repeating_loads() {
+            let control = call.control(call.patience().unwrap_or(LOADS_WAIT));
+            if !bank.await_loads(&control) && joins {
+                return Err(Failure { passing: true, ..Failure::engine(LOADING_REFUSAL) });
+            }
+        }
+        Ok(())
     }
 
     /// Returns whether a call does not wait for the lane of long work.
@@ -242,6 +274,7 @@ impl Tool {
         if let Some(bank) = session.started().filter(|_| self.catches_up(session)) {
             bank.catch_up();
         }
+        self.join_loads(session, &arguments, call)?;
         let is_moving = || self.of_image && session.started().is_some_and(Steelbank::is_loading);
         let moved = is_moving();
         let only_in_image = self.of_image.then(|| session.only_in_image(&arguments)).flatten();

@@ -3,20 +3,27 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use steelbank_reader::lines::{LineColumn, LineIndex, PositionEncoding, decode};
-use steelbank_reader::{Dialect, Features, LispText, Range};
+use steelbank_reader::{Dialect, Features, LispText, Marker, Range, TokenKind};
+use steelbank_text::FileTokens;
 use steelbank_xref::SymbolName;
 
 use super::convert::{self, RequestRefusal};
 use super::documents::OpenDocument;
-use super::server::Server;
+use super::server::{LoadPhase, Server};
+use crate::Steelbank;
 use crate::actions::uses::occurrences::{FileOccurrence, OccurrencesAnswer, OccurrencesRequest};
 use crate::actions::uses::open_text::{OpenTextAnswer, OpenTextRequest};
+use crate::actions::uses::text_places::{TextPlace, TextPlacesRequest};
 use crate::answer::Location;
 use crate::engine::control::Control;
 use crate::source::tap::roles::SyntaxRole;
+
+/// How long a request waits for Lisp during a load.
+const LISP_WAIT: Duration = Duration::from_millis(500);
 
 /// The occurrences in loaded texts, by path. Each entry has the file's write date when the file was
 /// loaded, the index's stamp when the entry was computed, and the occurrences, or `None` if they
@@ -90,12 +97,73 @@ impl Server {
             let range = at.range.or_else(|| token_at(&file.text, &file.lines, at))?;
             return (range.end as usize <= file.text.len()).then_some(Place { path, range });
         };
+        if self.is_loading() && document.is_saved() && self.loaded(&path, control).is_none() {
+            let range = at.range.or_else(|| token_at(&document.text, &document.lines, at))?;
+            return Some(Place { path, range });
+        }
         let view = self.view(&document, control).ok()?;
         let loaded = self.loaded(&path, control)?;
         let lines = LineIndex::new(loaded.text.as_bytes());
         let whole = at.range.filter(|_| loaded.text == *document.text);
         let range = whole.or_else(|| token_at(&loaded.text, &lines, at))?;
         Some(Place { path, range: view.moved(range)? })
+    }
+
+    /// Returns whether a load is running, so that answers also use text that is not loaded.
+    pub(super) fn is_loading(&self) -> bool {
+        *self.load_phase.lock() != LoadPhase::Done
+            || self.session().started().is_some_and(Steelbank::is_loading)
+    }
+
+    /// Returns a control for a question to Lisp that an answer can do without during a load, when
+    /// Lisp may be slow to answer.
+    pub(super) fn optional(&self, control: &Control) -> Control {
+        if self.is_loading() { control.until(Instant::now() + LISP_WAIT) } else { control.clone() }
+    }
+
+    /// Returns the places of `symbol` in text that is not loaded. Returns none unless a load is
+    /// running.
+    pub(super) fn text_places(
+        &self,
+        symbol: &SymbolName,
+        control: &Control,
+    ) -> Result<Vec<TextPlace>, RequestRefusal> {
+        if !self.is_loading() {
+            return Ok(Vec::new());
+        }
+        let documents = self.documents().into_iter();
+        let open = documents.map(|document| (document.path.clone(), document.read_text())).collect();
+        let request = TextPlacesRequest { symbol: symbol.clone(), open };
+        Ok(self.bank()?.ask(&request, control)?)
+    }
+
+    /// Calls `take` with the path, the text and the names of each file of the project that is not
+    /// loaded.
+    pub(super) fn unloaded_texts(
+        &self,
+        control: &Control,
+        mut take: impl FnMut(&Path, &str, &FileTokens),
+    ) -> Result<(), RequestRefusal> {
+        let project = self.bank()?.project();
+        for file in control.until_cancelled(project.unloaded_texts(&project.tree_view())) {
+            match self.document(&file.path) {
+                Some(document) => take(&file.path, &document.text, &document.read_text().tokens),
+                None => take(&file.path, &file.text, &file.tokens),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the symbol at `at` according to the text alone.
+    pub(super) fn symbol_in_text(document: &OpenDocument, at: u32) -> Option<FileOccurrence> {
+        let token = document.read.token_at(at).or_else(|| document.read.token_at(at.checked_sub(1)?))?;
+        let symbol = token.symbol(document.text.as_bytes());
+        let is_named = matches!(token.marker, Marker::None | Marker::External | Marker::Internal);
+        let current = document.read.toplevel_from(at).and_then(|top| top.package.as_deref());
+        let home = symbol.package.as_deref().or(current).unwrap_or("COMMON-LISP-USER");
+        let named = SymbolName::new(home, &*symbol.name);
+        (token.kind == TokenKind::Symbol && is_named)
+            .then(|| FileOccurrence::of_datum(token.span, token.name_span(), named, 0))
     }
 
     /// Returns the text of the file at `path` from the editor or the disk.

@@ -1,9 +1,11 @@
 //! Requests about the entire project: workspace symbols and commands.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
+use steelbank_xref::SymbolName;
 
 use super::convert::{Answered, RequestRefusal};
 use super::server::Server;
@@ -17,10 +19,14 @@ use crate::actions::run::macroexpand::MacroexpandRequest;
 use crate::actions::run::run_tests::RunTestsRequest;
 use crate::actions::symbols::apropos::AproposRequest;
 use crate::actions::symbols::names::{Accessible, AccessibleNamesRequest};
+use crate::actions::uses::text_places::names_accessor;
 use crate::answer::name::barred;
 use crate::engine::control::Control;
 use crate::handle::recovery::LoadedItem;
 use crate::tools::Permission;
+
+/// The maximum number of definitions in unloaded text that a list of symbols has.
+const MAX_SYMBOLS: usize = 1000;
 
 /// The commands that the server executes.
 pub(super) const COMMANDS: [&str; 8] = [
@@ -35,32 +41,114 @@ impl Server {
         if request.pattern.is_empty() {
             return Ok(json!([]));
         }
-        let answer = self.bank()?.ask(&request, control)?;
-        let shown = answer.symbols.iter().filter_map(|found| {
-            let place = self.place(found.place.as_ref()?, control)?;
-            let location = self.locations(vec![Place { ..place }], control).pop()?;
-            Some(json!({ "name": found.name, "kind": 12, "location": location }))
-        });
-        Ok(shown.collect())
+        let answer = match request.matches(&self.bank()?.context(), &self.optional(control)) {
+            Err(_) if self.is_loading() => Vec::new(),
+            answer => answer?.symbols,
+        };
+        let mut shown: Vec<(String, Value)> = Vec::new();
+        for found in answer {
+            let place = found.place.as_ref().and_then(|place| self.place(place, control));
+            let location = place.and_then(|place| self.locations(vec![place], control).pop());
+            shown.extend(location.map(|location| (found.name.to_string(), location)));
+        }
+        if self.is_loading() {
+            self.defined_in_text(&request.pattern.to_uppercase(), control, |name, location| {
+                if !shown.iter().any(|(_, known)| *known == location) {
+                    shown.push((name, location));
+                }
+            })?;
+        }
+        let shown = shown.into_iter();
+        Ok(shown.map(|(name, at)| json!({ "name": name, "kind": 12, "location": at })).collect())
+    }
+
+    /// Calls `take` with the name and the location of each definition in unloaded text that has
+    /// `part` in its name.
+    fn defined_in_text(
+        &self,
+        part: &str,
+        control: &Control,
+        mut take: impl FnMut(String, Value),
+    ) -> Result<(), RequestRefusal> {
+        let part = part.rsplit(':').next().unwrap_or_default();
+        let mut found = Vec::new();
+        self.unloaded_texts(control, |path, text, tokens| {
+            let named = tokens.names().filter(|(name, _)| name.to_uppercase().contains(part));
+            for token in named.flat_map(|(name, tokens)| tokens.iter().map(move |token| (name, token))) {
+                let (name, token) = token;
+                let before = text.get(..token.span.start as usize).unwrap_or_default();
+                if let (Some(package), true) = (token.home(), token.defines || names_accessor(before)) {
+                    let place = Place { path: path.to_owned(), range: token.span };
+                    found.push((name == part, format!("{package}::{name}").to_lowercase(), place));
+                }
+            }
+        })?;
+        found.sort_by(|one, other| (!one.0, &one.1).cmp(&(!other.0, &other.1)));
+        for (_, name, place) in found.into_iter().take(MAX_SYMBOLS) {
+            self.locations(vec![place], control).into_iter().for_each(|at| take(name.clone(), at));
+        }
+        Ok(())
     }
 
     /// Returns the names that are accessible in a package. The result is cached until the index
-    /// changes.
+    /// changes or the project is loaded.
     pub(super) fn names(
         &self,
         request: &AccessibleNamesRequest,
         control: &Control,
     ) -> Result<Arc<Vec<Accessible>>, RequestRefusal> {
         let bank = self.bank()?;
-        let stamp = bank.index().stamp();
+        let stamp = (bank.index().stamp(), self.is_loading());
         let mut known = self.cached_names.lock();
         if let Some((_, _, names)) = known.iter().find(|(at, of, _)| *at == stamp && of == request) {
             return Ok(Arc::clone(names));
         }
         known.retain(|(at, of, _)| *at == stamp && of != request);
-        let names = Arc::new(bank.ask(request, control)?);
+        let mut names = bank.ask(request, control)?;
+        if stamp.1 {
+            self.add_names_in_text(request, &mut names, control)?;
+        }
+        let names = Arc::new(names);
         known.push((stamp, request.clone(), Arc::clone(&names)));
         Ok(names)
+    }
+
+    /// Adds the names that are in `request`'s package according to unloaded text, in its
+    /// definitions and in those of the packages that it uses.
+    fn add_names_in_text(
+        &self,
+        request: &AccessibleNamesRequest,
+        names: &mut Vec<Accessible>,
+        control: &Control,
+    ) -> Result<(), RequestRefusal> {
+        let (bank, project) = (self.bank()?, self.bank()?.project());
+        let view = project.tree_view();
+        let current = project.unloaded_packages(&view, &request.package);
+        let nicknames = current.iter().flat_map(|package| &package.local_nicknames);
+        let asked = request.prefix.as_ref().map_or(&request.package, |prefix| {
+            let real = nicknames.into_iter().find(|(nickname, _)| nickname == prefix);
+            real.map_or(prefix, |(_, package)| package)
+        });
+        let known = project.unloaded_packages(&view, asked);
+        let mut homes: HashSet<String> = HashSet::from([asked.clone()]);
+        homes.extend(known.iter().flat_map(|package| package.names.clone()));
+        for used in known.iter().flat_map(|package| &package.uses).filter(|_| request.prefix.is_none()) {
+            let used_text = project.unloaded_packages(&view, used);
+            homes.extend(used_text.iter().flat_map(|package| package.names.clone()));
+        }
+        if request.prefix.is_none() && bank.index().find_package(&request.package, None).is_none() {
+            let standard = AccessibleNamesRequest { package: "COMMON-LISP".into(), ..request.clone() };
+            names.extend(bank.ask(&standard, control)?);
+        }
+        self.unloaded_texts(control, |_, _, tokens| {
+            for (name, tokens) in tokens.names() {
+                let home = tokens.iter().find_map(|token| token.home().filter(|home| homes.contains(*home)));
+                names.extend(home.map(|home| Accessible::new(name, SymbolName::new(home, name))));
+            }
+        })?;
+        names.sort_by(|one, other| one.written.cmp(&other.written));
+        names.dedup_by(|one, other| one.written == other.written);
+        Ok(())
     }
 
     /// Loads an item and records it, so that it is loaded again after a restart.

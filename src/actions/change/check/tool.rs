@@ -55,7 +55,10 @@ pub(crate) fn tool() -> Tool {
             only to its own folder, unless the server was started with --allow-eval or --allow-edits.",
         effect: Effect::Runs,
     };
-    Tool::new::<CheckArguments, LookupReply<CheckAnswer>>(about, check).may_need(FREE).starts(Starts::Copy)
+    Tool::new::<CheckArguments, LookupReply<CheckAnswer>>(about, check)
+        .may_need(FREE)
+        .starts(Starts::Copy)
+        .joins_loads(|_| true)
 }
 
 fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<ToolAnswer, Failure> {
