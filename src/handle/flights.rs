@@ -33,15 +33,15 @@ pub(crate) struct InFlightLoads {
 
 /// The first loads of a server, or those that it repeats after a restart.
 #[derive(Default)]
-pub(crate) struct AnnouncedLoads {
+pub(super) struct AnnouncedLoads {
     /// Ends with the last load.
-    flight: Arc<Flight>,
+    pub(super) flight: Flight,
     /// The answers to the loads that have ended.
-    answers: Mutex<HashMap<LoadedItem, LoadAnswer>>,
+    pub(super) answers: Mutex<HashMap<LoadedItem, LoadAnswer>>,
     /// The thread that runs the loads, once it has started.
     runner: OnceLock<ThreadId>,
     /// Whether the loads are repeated after a restart.
-    again: bool,
+    pub(super) again: bool,
 }
 
 /// A load, and the callers that wait for it.
@@ -80,12 +80,9 @@ impl InFlightLoads {
             }
         };
         flight.listeners.lock().extend(listener.cloned());
-        let is_outermost = leads && by_item.len() == 1;
-        drop(by_item);
         // The progress of a load inside another load reaches the outer load's listeners.
-        if let Some(announced) = self.announced.lock().as_ref().filter(|_| is_outermost) {
-            let all = Arc::clone(&announced.flight);
-            flight.listeners.lock().push(Arc::new(move |progress| all.report(&progress)));
+        if let (true, 1, Some(all)) = (leads, by_item.len(), self.announced.lock().clone()) {
+            flight.listeners.lock().push(Arc::new(move |progress| all.flight.report(&progress)));
         }
         (flight, leads)
     }
@@ -108,25 +105,7 @@ impl InFlightLoads {
 
     /// Returns the announced loads, if there are any and another thread runs them.
     pub(super) fn announced(&self) -> Option<Arc<AnnouncedLoads>> {
-        let announced = self.announced.lock().clone();
-        announced.filter(|_| !self.is_runner())
-    }
-
-    /// Returns whether this thread runs the announced loads.
-    pub(super) fn is_runner(&self) -> bool {
-        let announced = self.announced.lock();
-        announced.as_ref().is_some_and(|loads| loads.runner.get() == Some(&current().id()))
-    }
-
-    /// Passes the progress of all loads that are running to `listener`.
-    pub(super) fn listen(&self, listener: &OnProgress) {
-        match self.announced() {
-            Some(loads) => loads.flight.listeners.lock().push(Arc::clone(listener)),
-            None => {
-                let flights: Vec<Arc<Flight>> = self.by_item.lock().values().cloned().collect();
-                flights.iter().for_each(|flight| flight.listeners.lock().push(Arc::clone(listener)));
-            }
-        }
+        self.announced.lock().clone().filter(|loads| loads.runner.get() != Some(&current().id()))
     }
 
     /// Ends `flight`, the load of `item`, and passes `answer` to the waiting callers.
@@ -143,29 +122,15 @@ impl InFlightLoads {
     }
 }
 
-impl AnnouncedLoads {
-    /// Returns whether the loads are repeated after a restart.
-    pub(super) fn are_repeated(&self) -> bool {
-        self.again
-    }
-
-    /// Waits until the loads have ended. Returns `false` if `deadline` passes first, and an error
-    /// if the caller's request is cancelled.
-    pub(super) fn wait(&self, control: &Control, deadline: Instant) -> Result<bool, Error> {
-        self.flight.listeners.lock().extend(control.progress().cloned());
-        Ok(self.flight.wait(control, deadline)?.is_some())
-    }
-
-    /// Returns the answer to the load of `item`, if it was one of the loads.
-    pub(super) fn answer(&self, item: &LoadedItem) -> Option<LoadAnswer> {
-        self.answers.lock().get(item).cloned()
-    }
-}
-
 impl Flight {
     fn end(&self, answer: Option<LoadAnswer>) {
         *self.outcome.lock() = FlightState { ended: true, answer };
         self.ended.notify_all();
+    }
+
+    /// Also reports progress to the listener of `control`.
+    pub(super) fn listen(&self, control: &Control) {
+        self.listeners.lock().extend(control.progress().cloned());
     }
 
     /// Reports `progress` to all listeners.

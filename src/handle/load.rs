@@ -106,13 +106,14 @@ impl Steelbank {
             let system = answer.system.clone().filter(|_| matches!(item, LoadedItem::System(_)));
             Ok(LoadAnswer { system, ..answer }.finished())
         };
-        let announced = self.flights().announced();
-        if let Some(loads) = &announced
-            && !loads.wait(control, deadline)?
-        {
-            return timed_out();
+        let mut first: Option<LoadAnswer> = None;
+        if let Some(loads) = self.flights().announced() {
+            loads.flight.listen(control);
+            if loads.flight.wait(control, deadline)?.is_none() {
+                return timed_out();
+            }
+            first = loads.answers.lock().get(item).cloned();
         }
-        let mut first: Option<LoadAnswer> = announced.and_then(|loads| loads.answer(item));
         loop {
             let (flight, leads) =
                 self.flights().join(item, control.progress(), options.force || options.keep_going);
@@ -354,24 +355,19 @@ impl Steelbank {
 
     /// Returns whether the loads from before a restart are being repeated.
     pub(crate) fn is_repeating_loads(&self) -> bool {
-        self.is_loading() && self.flights().announced().is_some_and(|loads| loads.are_repeated())
+        self.is_loading() && self.flights().announced().is_some_and(|loads| loads.again)
     }
 
-    /// Waits until no load is running, for as long as `control` allows, and reports their progress.
-    /// Returns whether the caller can continue, as does the thread that runs the announced loads.
+    /// Waits until no load is running, at most as long as `control` allows. Reports the progress of
+    /// announced loads. Returns whether all loads have ended.
     pub(crate) fn await_loads(&self, control: &Control) -> bool {
         const INTERVAL: Duration = Duration::from_millis(20);
         let deadline = deadline_after(control.allowed());
-        control.progress().into_iter().for_each(|listener| self.flights().listen(listener));
-        loop {
-            if !self.is_loading() || self.flights().is_runner() {
-                return true;
-            }
-            if control.check().is_err() || Instant::now() >= deadline {
-                return false;
-            }
+        self.flights().announced().iter().for_each(|loads| loads.flight.listen(control));
+        while self.is_loading() && control.check().is_ok() && Instant::now() < deadline {
             std::thread::sleep(INTERVAL);
         }
+        !self.is_loading()
     }
 
     fn load_target(

@@ -68,7 +68,7 @@ pub struct Tool {
     of_image: bool,
     immediate: bool,
     short: bool,
-    joins_loads: Option<fn(&Object) -> bool>,
+    joins_loads: bool,
     schemas: OnceLock<Schemas>,
     render: fn() -> Schemas,
     body: Box<Body>,
@@ -112,7 +112,7 @@ impl Tool {
             of_image: false,
             immediate: false,
             short: false,
-            joins_loads: None,
+            joins_loads: false,
             schemas: OnceLock::new(),
             render: || Schemas { input: schema::input::<A>(), output: schema::output::<O>() },
             body: Box::new(move |session, given, schema, call| {
@@ -142,11 +142,11 @@ impl Tool {
         Self { short: true, ..self }
     }
 
-    /// Makes the calls that `joins` accepts wait until the loads in progress have ended, because
-    /// they run code that these loads define.
+    /// Makes calls wait until the loads in progress have ended, because the tool runs code that
+    /// they define.
     #[must_use]
-    pub fn joins_loads(self, joins: fn(&Object) -> bool) -> Self {
-        Self { joins_loads: Some(joins), ..self }
+    pub fn joins_loads(self) -> Self {
+        Self { joins_loads: true, ..self }
     }
 
     /// Requires `permission` for every call of the tool. A tool that needs it only for some calls
@@ -220,12 +220,11 @@ impl Tool {
     ///
     /// # Errors
     /// The tool runs code, and the loads have not ended within the call's patience.
-    fn join_loads(&self, session: &Session, arguments: &Object, call: &Call) -> Result<(), Failure> {
+    fn join_loads(&self, session: &Session, call: &Call) -> Result<(), Failure> {
         let Some(bank) = session.started().filter(|bank| bank.is_loading()) else { return Ok(()) };
-        let joins = self.joins_loads.is_some_and(|joins| joins(arguments));
-        if joins || self.of_image && bank.is_repeating_loads() {
+        if self.joins_loads || self.of_image && bank.is_repeating_loads() {
             let control = call.control(call.patience().unwrap_or(LOADS_WAIT));
-            if !bank.await_loads(&control) && joins {
+            if !bank.await_loads(&control) && self.joins_loads {
                 return Err(Failure { passing: true, ..Failure::engine(LOADING_REFUSAL) });
             }
         }
@@ -274,7 +273,7 @@ impl Tool {
         if let Some(bank) = session.started().filter(|_| self.catches_up(session)) {
             bank.catch_up();
         }
-        self.join_loads(session, &arguments, call)?;
+        self.join_loads(session, call)?;
         let is_moving = || self.of_image && session.started().is_some_and(Steelbank::is_loading);
         let moved = is_moving();
         let only_in_image = self.of_image.then(|| session.only_in_image(&arguments)).flatten();

@@ -558,22 +558,6 @@ impl Project {
         Some(UnloadedText { path: named.path.to_path_buf(), load_state: named.load_state, read })
     }
 
-    /// Reads the project's files that are not loaded or are stale, as of the refresh of `_view` or
-    /// later.
-    pub(crate) fn unloaded_texts(&self, _view: &TreeView) -> Vec<UnloadedText> {
-        let mut texts = self.texts.lock();
-        let own = texts.load_states.entries.iter().filter(|(_, entry)| entry.own);
-        let unloaded = own.filter_map(|(path, entry)| {
-            let load_state = entry.load_state.filter(|state| *state != TextState::FeatureExcluded)?;
-            Some((path.to_path_buf(), load_state, entry.known.as_ref()?.stamp))
-        });
-        let unloaded: Vec<_> = unloaded.collect();
-        let mut read = |(path, load_state, stamp): (PathBuf, _, _)| {
-            Some(UnloadedText { read: texts.read(&path, stamp)?, path, load_state })
-        };
-        unloaded.into_iter().filter_map(&mut read).collect()
-    }
-
     /// Reads the texts that [`Project::named_at`] finds.
     pub(crate) fn texts_naming_at(
         &self,

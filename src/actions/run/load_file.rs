@@ -31,7 +31,7 @@ pub(crate) fn tool() -> Tool {
             code.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, LookupReply<ListedLoad>>(about, load).joins_loads(|_| true)
+    Tool::new::<Arguments, LookupReply<ListedLoad>>(about, load)
 }
 
 fn load(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {

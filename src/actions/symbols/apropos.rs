@@ -205,9 +205,13 @@ impl Question for AproposRequest {
         if let Some(kind) = self.kinds.iter().find(|kind| !KINDS.contains(&kind.as_str())) {
             return Err(AproposError::Kind { kind: kind.clone() }.into());
         }
-        let mut answer = self.matches(context, control)?;
+        let mut answer = self.search(context, control)?;
         if answer.total == 0 {
             answer.nothing = Some(no_match::no_match(self, context, control)?);
+        }
+        let mut places = context.places();
+        for symbol in &mut answer.symbols {
+            symbol.place = places.first(&mut symbol.sources);
         }
         Ok(answer)
     }
@@ -234,20 +238,6 @@ impl AproposRequest {
             (PREFIX, self.packages.is_empty() && self.parts().0.is_some()),
         ];
         given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
-    }
-
-    /// Finds the symbols that match and have a definition.
-    pub(crate) fn matches(
-        &self,
-        context: &QueryContext<'_>,
-        control: &Control,
-    ) -> Result<AproposAnswer, Error> {
-        let mut answer = self.search(context, control)?;
-        let mut places = context.places();
-        for symbol in &mut answer.symbols {
-            symbol.place = places.first(&mut symbol.sources);
-        }
-        Ok(answer)
     }
 
     /// Finds the symbols that match and have a definition, without their positions.

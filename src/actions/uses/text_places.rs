@@ -17,19 +17,12 @@ use crate::handle::context::QueryContext;
 use crate::handle::question::Question;
 use crate::workspace::TextFilter;
 
-/// A text that an editor has open, with its names.
-#[derive(Debug)]
-pub(crate) struct OpenText {
-    pub(crate) text: Arc<str>,
-    pub(crate) tokens: FileTokens,
-}
-
 /// A request for the places of a symbol in text that is not loaded.
 #[derive(Debug)]
 pub(crate) struct TextPlacesRequest {
     pub(crate) symbol: SymbolName,
-    /// The texts that an editor has open. They replace the files at these real paths.
-    pub(crate) open: Vec<(PathBuf, Arc<OpenText>)>,
+    /// The unsaved texts of an editor, which replace the files at these real paths.
+    pub(crate) open: Vec<(PathBuf, Arc<str>)>,
 }
 
 /// A place of the symbol.
@@ -62,13 +55,11 @@ impl Question for TextPlacesRequest {
                 _ => resolver.meaning(token, is_system).is_some(),
             };
             for token in tokens.named(name).iter().filter(means) {
-                let start = token.span.start as usize;
-                let before = text.get(..start).unwrap_or_default();
                 places.push(TextPlace {
                     path: path.to_owned(),
                     range: token.span,
-                    defines: token.defines || names_accessor(before),
-                    is_method: token.defines && word_before(before).eq_ignore_ascii_case("defmethod"),
+                    defines: is_definition(text, token),
+                    is_method: word_before(text, token.span.start).eq_ignore_ascii_case("defmethod"),
                 });
             }
         };
@@ -84,23 +75,21 @@ impl Question for TextPlacesRequest {
             }
         }
         for (path, open) in self.open.iter().filter(|(path, _)| project.loaded_date(path).is_none()) {
-            add(path, &open.text, &open.tokens);
+            add(path, open, &FileTokens::read(open.as_bytes()));
         }
         control.check()?;
         Ok(places)
     }
 }
 
-/// Returns the word at the end of `before`, ignoring white space after it.
-fn word_before(before: &str) -> &str {
-    let before = before.trim_end();
-    let start = before.rfind(|char: char| char.is_whitespace() || "()".contains(char));
-    &before[start.map_or(0, |start| start + 1)..]
+/// Returns the word before the token at `start`.
+fn word_before(text: &str, start: u32) -> &str {
+    let before = text.get(..start as usize).unwrap_or_default().trim_end();
+    before.rsplit(|char: char| char.is_whitespace() || "()".contains(char)).next().unwrap_or_default()
 }
 
-/// Returns whether the name after `before` is that of a slot's accessor. Such a name counts as
-/// defined by the class.
-pub(crate) fn names_accessor(before: &str) -> bool {
-    let word = word_before(before);
-    [":accessor", ":reader", ":writer"].iter().any(|option| word.eq_ignore_ascii_case(option))
+/// Returns whether the form around `token` defines its name, also as a slot's accessor.
+pub(crate) fn is_definition(text: &str, token: &TextToken) -> bool {
+    let is_option = |option: &&str| word_before(text, token.span.start).eq_ignore_ascii_case(option);
+    token.defines || [":accessor", ":reader", ":writer"].iter().any(is_option)
 }

@@ -15,7 +15,7 @@ use steelbank_reader::{Dialect, Range};
 use super::convert::Answered;
 use super::documents::{OpenDocument, TOO_LARGE};
 use super::outline::definitions;
-use super::server::{Need, Server};
+use super::server::Server;
 use crate::Steelbank;
 use crate::actions::change::check::CheckRequest;
 use crate::actions::change::check::alone::{SpareCopy, SpareCopyRequest};
@@ -172,7 +172,7 @@ impl Server {
     pub(super) fn run_checks(&self) {
         while let Some((NextCheck { document, saved, .. }, control)) = self.await_check() {
             // A copy without the project's packages would report false errors.
-            self.await_load(Need::Code, || control.cancellation().is_cancelled());
+            self.await_load(true, || control.cancellation().is_cancelled());
             let mut spare = self.copies.0.lock();
             if control.cancellation().is_cancelled() || !self.is_current(&document) {
                 continue;

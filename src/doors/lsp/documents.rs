@@ -1,18 +1,16 @@
 //! The documents that are open in the editor.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use steelbank_reader::lines::{LineIndex, PositionEncoding};
 use steelbank_reader::{Dialect, Features, LispText, Range};
-use steelbank_text::FileTokens;
 
 use super::convert::{self, RequestRefusal};
 use crate::actions::uses::open_text::OpenTextAnswer;
-use crate::actions::uses::text_places::OpenText;
 
 /// The maximum size of an analysed text, in bytes. Larger files are assumed to be data.
 const MAX_TEXT: usize = 8 << 20;
@@ -57,7 +55,6 @@ pub(super) struct OpenDocument {
     pub(super) read: LispText,
     /// The occurrences in this version, and the index's stamp when they were computed.
     pub(super) view: Mutex<Option<(u64, Arc<OpenTextAnswer>)>>,
-    names: OnceLock<Arc<OpenText>>,
     /// The compiler's diagnostics for this version.
     pub(super) compiled: Mutex<Vec<Value>>,
 }
@@ -66,17 +63,7 @@ impl OpenDocument {
     pub(super) fn new(uri: String, path: PathBuf, version: i32, text: Arc<str>) -> Self {
         let lines = LineIndex::new(text.as_bytes());
         let read = LispText::read(analysed_text(&text).as_bytes(), Dialect::CommonLisp, &Features::sbcl());
-        let (view, names, compiled) = Default::default();
-        Self { uri, path, version, text, lines, read, view, names, compiled }
-    }
-
-    /// Returns the text to analyse with its names.
-    pub(super) fn read_text(&self) -> Arc<OpenText> {
-        let read = || {
-            let text = self.analysed_text();
-            Arc::new(OpenText { tokens: FileTokens::read(text.as_bytes()), text })
-        };
-        Arc::clone(self.names.get_or_init(read))
+        Self { uri, path, version, text, lines, read, view: Mutex::default(), compiled: Mutex::default() }
     }
 
     /// Returns the text to analyse.

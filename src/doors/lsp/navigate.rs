@@ -38,10 +38,7 @@ impl Server {
         control: &Control,
     ) -> Result<Option<FileOccurrence>, RequestRefusal> {
         let (document, at) = self.at(params)?;
-        let found = self.view(&document, control)?.at(at).cloned();
-        // The image does not have the symbols of skipped text yet.
-        let unloaded = || self.is_loading().then(|| Self::symbol_in_text(&document, at)).flatten();
-        Ok(found.or_else(unloaded))
+        Ok(self.view(&document, control)?.at(at).cloned())
     }
 
     pub(super) fn hover(&self, params: &Value, control: &Control) -> Answered {
@@ -96,9 +93,8 @@ impl Server {
         let known = self.bank()?.ask(&request, &self.optional(control));
         let known = known.map(|answer| answer.definitions).unwrap_or_default();
         control.check().map_err(Error::from)?;
-        let text = self.text_places(symbol, control)?;
-        let text = text.into_iter().filter(|place| place.defines);
-        let text: Vec<_> = text.collect();
+        let mut text = self.text_places(symbol, control)?;
+        text.retain(|place| place.defines);
         let any = methods
             && (known.iter().any(|found| found.kind == LispKind::Method)
                 || text.iter().any(|place| place.is_method));
@@ -191,9 +187,9 @@ impl Server {
     }
 
     pub(super) fn highlight(&self, params: &Value, control: &Control) -> Answered {
-        let document = self.document_of(params)?;
+        let (document, at) = self.at(params)?;
         let view = self.view(&document, control)?;
-        let Some(found) = self.occurrence(params, control)? else { return Ok(Value::Null) };
+        let Some(found) = view.at(at) else { return Ok(Value::Null) };
         let same = view.occurrences.iter().filter(|other| match found.binding {
             Some(binding) => other.binding == Some(binding),
             None => other.binding.is_none() && other.symbol == found.symbol,

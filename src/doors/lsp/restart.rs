@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::convert::RequestRefusal;
 use super::documents::{OpenDocument, OutOfSync};
-use super::server::{LoadPhase, Need, Server, framed, response};
+use super::server::{LoadPhase, Server, framed, response};
 use crate::doors::restart::{Restartable, Resume};
 use crate::handle::recovery::ClientHandover;
 
@@ -175,18 +175,16 @@ impl Server {
         }
     }
 
-    /// Waits for the loads at startup or after a restart as long as the request needs it: until
-    /// they end if it needs the loaded project, otherwise at most for [`FIRST_LOAD_WAIT`] or
-    /// [`RELOAD_WAIT`]. Also returns if the request is cancelled. Returns whether loads are still
+    /// Waits for the loads at startup or after a restart: until they end if the request
+    /// `runs_code`, otherwise at most for [`FIRST_LOAD_WAIT`] or [`RELOAD_WAIT`]. Also returns if the request is cancelled. Returns whether loads are still
     /// running.
-    pub(super) fn await_load(&self, need: Need, is_cancelled: impl Fn() -> bool) -> bool {
+    pub(super) fn await_load(&self, runs_code: bool, is_cancelled: impl Fn() -> bool) -> bool {
         let begun = Instant::now();
         let mut phase = self.load_phase.lock();
         loop {
             let end = match *phase {
                 LoadPhase::Done => return false,
-                LoadPhase::First(_) | LoadPhase::Again if need == Need::Code => None,
-                LoadPhase::First(_) if need == Need::Text => return true,
+                _ if runs_code => None,
                 LoadPhase::First(since) => Some(since + FIRST_LOAD_WAIT),
                 LoadPhase::Again => Some(begun + RELOAD_WAIT),
             };

@@ -58,32 +58,9 @@ pub(super) enum LoadPhase {
     Again,
 }
 
-/// What a request needs from the image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Need {
-    /// Nothing: the document's text is enough.
-    Text,
-    /// The symbols of the project. Until they are loaded, they are taken from its text.
-    Image,
-    /// The loaded project, because the request runs code or edits all uses of a symbol.
-    Code,
-}
-
-impl Need {
-    fn of(method: &str) -> Self {
-        match method {
-            "workspace/executeCommand" | "textDocument/rename" | "textDocument/prepareRename" => Self::Code,
-            "textDocument/documentSymbol"
-            | "textDocument/codeAction"
-            | "textDocument/formatting"
-            | "textDocument/rangeFormatting"
-            | "textDocument/onTypeFormatting"
-            | "textDocument/foldingRange"
-            | "textDocument/selectionRange"
-            | "textDocument/diagnostic" => Self::Text,
-            _ => Self::Image,
-        }
-    }
+/// Whether a request runs code or edits all uses of a symbol, so that it needs the loaded project.
+fn runs_code(method: &str) -> bool {
+    matches!(method, "workspace/executeCommand" | "textDocument/rename" | "textDocument/prepareRename")
 }
 
 /// The settings of a language server.
@@ -454,7 +431,7 @@ impl Server {
         *self.load_phase.lock() = if again { LoadPhase::Again } else { LoadPhase::First(Instant::now()) };
         if !again && !self.progress.load(Ordering::Relaxed) {
             self.spawn("lsp-notice", |server| {
-                if server.await_load(Need::Image, || false) {
+                if server.await_load(false, || false) {
                     server.show(3, LOADING);
                 }
             })?;
@@ -670,7 +647,7 @@ impl Server {
             };
             drop(queue);
             let cancellation = control.cancellation();
-            self.await_load(Need::of(&request.method), || cancellation.is_cancelled());
+            self.await_load(runs_code(&request.method), || cancellation.is_cancelled());
             let answer = match cancellation.is_cancelled() {
                 true => Err(RequestRefusal::cancelled()),
                 false => self.answer(&request.method, &request.params, &control),

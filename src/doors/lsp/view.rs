@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use steelbank_reader::lines::{LineColumn, LineIndex, PositionEncoding, decode};
-use steelbank_reader::{Dialect, Features, LispText, Marker, Range, TokenKind};
+use steelbank_reader::{Dialect, Features, LispText, Range};
 use steelbank_text::FileTokens;
 use steelbank_xref::SymbolName;
 
@@ -23,7 +23,7 @@ use crate::engine::control::Control;
 use crate::source::tap::roles::SyntaxRole;
 
 /// How long a request waits for Lisp during a load.
-const LISP_WAIT: Duration = Duration::from_millis(500);
+const LISP_WAIT: Duration = Duration::from_millis(300);
 
 /// The occurrences in loaded texts, by path. Each entry has the file's write date when the file was
 /// loaded, the index's stamp when the entry was computed, and the occurrences, or `None` if they
@@ -97,10 +97,6 @@ impl Server {
             let range = at.range.or_else(|| token_at(&file.text, &file.lines, at))?;
             return (range.end as usize <= file.text.len()).then_some(Place { path, range });
         };
-        if self.is_loading() && document.is_saved() && self.loaded(&path, control).is_none() {
-            let range = at.range.or_else(|| token_at(&document.text, &document.lines, at))?;
-            return Some(Place { path, range });
-        }
         let view = self.view(&document, control).ok()?;
         let loaded = self.loaded(&path, control)?;
         let lines = LineIndex::new(loaded.text.as_bytes());
@@ -131,8 +127,8 @@ impl Server {
         if !self.is_loading() {
             return Ok(Vec::new());
         }
-        let documents = self.documents().into_iter();
-        let open = documents.map(|document| (document.path.clone(), document.read_text())).collect();
+        let unsaved = self.documents().into_iter().filter(|document| !document.is_saved());
+        let open = unsaved.map(|document| (document.path.clone(), document.analysed_text())).collect();
         let request = TextPlacesRequest { symbol: symbol.clone(), open };
         Ok(self.bank()?.ask(&request, control)?)
     }
@@ -145,25 +141,12 @@ impl Server {
         mut take: impl FnMut(&Path, &str, &FileTokens),
     ) -> Result<(), RequestRefusal> {
         let project = self.bank()?.project();
-        for file in control.until_cancelled(project.unloaded_texts(&project.tree_view())) {
-            match self.document(&file.path) {
-                Some(document) => take(&file.path, &document.text, &document.read_text().tokens),
-                None => take(&file.path, &file.text, &file.tokens),
-            }
+        for path in control.until_cancelled(project.lisp_files()) {
+            let unloaded = project.loaded_date(&path).is_none().then(|| self.file_text(&path)).flatten();
+            let Some(ShownText { text, .. }) = unloaded else { continue };
+            take(&path, &text, &FileTokens::read(text.as_bytes()));
         }
         Ok(())
-    }
-
-    /// Returns the symbol at `at` according to the text alone.
-    pub(super) fn symbol_in_text(document: &OpenDocument, at: u32) -> Option<FileOccurrence> {
-        let token = document.read.token_at(at).or_else(|| document.read.token_at(at.checked_sub(1)?))?;
-        let symbol = token.symbol(document.text.as_bytes());
-        let is_named = matches!(token.marker, Marker::None | Marker::External | Marker::Internal);
-        let current = document.read.toplevel_from(at).and_then(|top| top.package.as_deref());
-        let home = symbol.package.as_deref().or(current).unwrap_or("COMMON-LISP-USER");
-        let named = SymbolName::new(home, &*symbol.name);
-        (token.kind == TokenKind::Symbol && is_named)
-            .then(|| FileOccurrence::of_datum(token.span, token.name_span(), named, 0))
     }
 
     /// Returns the text of the file at `path` from the editor or the disk.

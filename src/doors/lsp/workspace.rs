@@ -19,7 +19,8 @@ use crate::actions::run::macroexpand::MacroexpandRequest;
 use crate::actions::run::run_tests::RunTestsRequest;
 use crate::actions::symbols::apropos::AproposRequest;
 use crate::actions::symbols::names::{Accessible, AccessibleNamesRequest};
-use crate::actions::uses::text_places::names_accessor;
+use crate::actions::uses::text_places::is_definition;
+use crate::answer::Location;
 use crate::answer::name::barred;
 use crate::engine::control::Control;
 use crate::handle::recovery::LoadedItem;
@@ -41,57 +42,39 @@ impl Server {
         if request.pattern.is_empty() {
             return Ok(json!([]));
         }
-        let answer = match request.matches(&self.bank()?.context(), &self.optional(control)) {
+        let answer = match self.bank()?.ask(&request, &self.optional(control)) {
             Err(_) if self.is_loading() => Vec::new(),
             answer => answer?.symbols,
         };
-        let mut shown: Vec<(String, Value)> = Vec::new();
-        for found in answer {
-            let place = found.place.as_ref().and_then(|place| self.place(place, control));
-            let location = place.and_then(|place| self.locations(vec![place], control).pop());
-            shown.extend(location.map(|location| (found.name.to_string(), location)));
-        }
+        let place = |at: &Location| self.place(at, control);
+        let named =
+            answer.iter().filter_map(|found| Some((found.name.to_string(), place(found.place.as_ref()?)?)));
+        let mut found: Vec<(String, Place)> = named.collect();
         if self.is_loading() {
-            self.defined_in_text(&request.pattern.to_uppercase(), control, |name, location| {
-                if !shown.iter().any(|(_, known)| *known == location) {
-                    shown.push((name, location));
+            let pattern = request.pattern.to_uppercase();
+            let part = pattern.rsplit(':').next().unwrap_or_default();
+            let mut defined = Vec::new();
+            self.unloaded_texts(control, |path, text, tokens| {
+                for (name, tokens) in tokens.names().filter(|(name, _)| name.to_uppercase().contains(part)) {
+                    for token in tokens.iter().filter(|token| is_definition(text, token)) {
+                        let place = Place { path: path.to_owned(), range: token.span };
+                        let symbol = token.home().map(|home| format!("{home}::{name}").to_lowercase());
+                        defined.extend(symbol.map(|symbol| (name != part, symbol, place)));
+                    }
                 }
             })?;
+            defined.sort();
+            found.extend(defined.into_iter().take(MAX_SYMBOLS).map(|(_, name, place)| (name, place)));
         }
-        let shown = shown.into_iter();
-        Ok(shown.map(|(name, at)| json!({ "name": name, "kind": 12, "location": at })).collect())
-    }
-
-    /// Calls `take` with the name and the location of each definition in unloaded text that has
-    /// `part` in its name.
-    fn defined_in_text(
-        &self,
-        part: &str,
-        control: &Control,
-        mut take: impl FnMut(String, Value),
-    ) -> Result<(), RequestRefusal> {
-        let part = part.rsplit(':').next().unwrap_or_default();
-        let mut found = Vec::new();
-        self.unloaded_texts(control, |path, text, tokens| {
-            let named = tokens.names().filter(|(name, _)| name.to_uppercase().contains(part));
-            for token in named.flat_map(|(name, tokens)| tokens.iter().map(move |token| (name, token))) {
-                let (name, token) = token;
-                let before = text.get(..token.span.start as usize).unwrap_or_default();
-                if let (Some(package), true) = (token.home(), token.defines || names_accessor(before)) {
-                    let place = Place { path: path.to_owned(), range: token.span };
-                    found.push((name == part, format!("{package}::{name}").to_lowercase(), place));
-                }
-            }
-        })?;
-        found.sort_by(|one, other| (!one.0, &one.1).cmp(&(!other.0, &other.1)));
-        for (_, name, place) in found.into_iter().take(MAX_SYMBOLS) {
-            self.locations(vec![place], control).into_iter().for_each(|at| take(name.clone(), at));
-        }
-        Ok(())
+        let shown = found.into_iter().filter_map(|(name, place)| {
+            let location = self.locations(vec![place], control).pop()?;
+            Some(json!({ "name": name, "kind": 12, "location": location }))
+        });
+        Ok(shown.collect())
     }
 
     /// Returns the names that are accessible in a package. The result is cached until the index
-    /// changes or the project is loaded.
+    /// changes or a load ends.
     pub(super) fn names(
         &self,
         request: &AccessibleNamesRequest,
@@ -113,8 +96,7 @@ impl Server {
         Ok(names)
     }
 
-    /// Adds the names that are in `request`'s package according to unloaded text, in its
-    /// definitions and in those of the packages that it uses.
+    /// Adds the names of `request`'s package, and of the packages that it uses, in unloaded text.
     fn add_names_in_text(
         &self,
         request: &AccessibleNamesRequest,
@@ -122,21 +104,12 @@ impl Server {
         control: &Control,
     ) -> Result<(), RequestRefusal> {
         let (bank, project) = (self.bank()?, self.bank()?.project());
-        let view = project.tree_view();
-        let current = project.unloaded_packages(&view, &request.package);
-        let nicknames = current.iter().flat_map(|package| &package.local_nicknames);
-        let asked = request.prefix.as_ref().map_or(&request.package, |prefix| {
-            let real = nicknames.into_iter().find(|(nickname, _)| nickname == prefix);
-            real.map_or(prefix, |(_, package)| package)
-        });
-        let known = project.unloaded_packages(&view, asked);
-        let mut homes: HashSet<String> = HashSet::from([asked.clone()]);
-        homes.extend(known.iter().flat_map(|package| package.names.clone()));
-        for used in known.iter().flat_map(|package| &package.uses).filter(|_| request.prefix.is_none()) {
-            let used_text = project.unloaded_packages(&view, used);
-            homes.extend(used_text.iter().flat_map(|package| package.names.clone()));
+        let asked = request.prefix.as_ref().unwrap_or(&request.package);
+        let mut homes = HashSet::from([asked.clone()]);
+        for package in project.unloaded_packages(&project.tree_view(), asked) {
+            homes.extend(package.names.iter().chain(&package.uses).cloned());
         }
-        if request.prefix.is_none() && bank.index().find_package(&request.package, None).is_none() {
+        if request.prefix.is_none() && names.is_empty() {
             let standard = AccessibleNamesRequest { package: "COMMON-LISP".into(), ..request.clone() };
             names.extend(bank.ask(&standard, control)?);
         }

@@ -58,7 +58,7 @@ pub(crate) fn tool() -> Tool {
     Tool::new::<CheckArguments, LookupReply<CheckAnswer>>(about, check)
         .may_need(FREE)
         .starts(Starts::Copy)
-        .joins_loads(|_| true)
+        .joins_loads()
 }
 
 fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<ToolAnswer, Failure> {

@@ -54,7 +54,7 @@ pub(crate) fn tool() -> Tool {
             deleted); remove=true deletes them from the image. Call it after editing files. Runs the project's code.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, LookupReply<ListedReload>>(about, reload).joins_loads(|_| true)
+    Tool::new::<Arguments, LookupReply<ListedReload>>(about, reload).joins_loads()
 }
 
 fn reload(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {

@@ -63,7 +63,7 @@ pub(crate) fn tool() -> Tool {
     Tool::new::<Arguments, LookupReply<MacroexpandAnswer>>(about, expand)
         .may_need(&[Permission::Eval])
         .of_image()
-        .joins_loads(|_| true)
+        .joins_loads()
 }
 
 fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
