@@ -2,9 +2,13 @@
 //! system is loading waits for that load and receives its progress reports. Then the caller loads
 //! the system again, because files may have changed since that load started. Loads with the options
 //! `force` or `keep_going` do not wait, and loads of single files are not tracked.
+//!
+//! A server announces its first loads before they begin. Until they have ended, all other loads of
+//! systems wait for them: an agent that has loaded a system can then rely on the answers.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::thread::{ThreadId, current};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -24,6 +28,20 @@ const CANCELLATION_INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Default)]
 pub(crate) struct InFlightLoads {
     by_item: Mutex<HashMap<LoadedItem, Arc<Flight>>>,
+    announced: Mutex<Option<Arc<AnnouncedLoads>>>,
+}
+
+/// The first loads of a server, or those that it repeats after a restart.
+#[derive(Default)]
+pub(super) struct AnnouncedLoads {
+    /// Ends with the last load.
+    pub(super) flight: Flight,
+    /// The answers to the loads that have ended.
+    pub(super) answers: Mutex<HashMap<LoadedItem, LoadAnswer>>,
+    /// The thread that runs the loads, once it has started.
+    runner: OnceLock<ThreadId>,
+    /// Whether the loads are repeated after a restart.
+    pub(super) again: bool,
 }
 
 /// A load, and the callers that wait for it.
@@ -62,7 +80,32 @@ impl InFlightLoads {
             }
         };
         flight.listeners.lock().extend(listener.cloned());
+        // The progress of a load inside another load reaches the outer load's listeners.
+        if let (true, 1, Some(all)) = (leads, by_item.len(), self.announced.lock().clone()) {
+            flight.listeners.lock().push(Arc::new(move |progress| all.flight.report(&progress)));
+        }
         (flight, leads)
+    }
+
+    /// Announces loads, which are repeated after a restart if `again`.
+    pub(super) fn announce(&self, again: bool) {
+        *self.announced.lock() = Some(Arc::new(AnnouncedLoads { again, ..AnnouncedLoads::default() }));
+    }
+
+    /// Makes this thread the runner of the announced loads, so that it does not wait for them.
+    pub(super) fn run_announced_here(&self) {
+        self.announced.lock().iter().for_each(|loads| _ = loads.runner.set(current().id()));
+    }
+
+    /// Ends the announced loads.
+    pub(super) fn end_announced(&self) {
+        let announced = self.announced.lock().take();
+        announced.iter().for_each(|loads| loads.flight.end(None));
+    }
+
+    /// Returns the announced loads, if there are any and another thread runs them.
+    pub(super) fn announced(&self) -> Option<Arc<AnnouncedLoads>> {
+        self.announced.lock().clone().filter(|loads| loads.runner.get() != Some(&current().id()))
     }
 
     /// Ends `flight`, the load of `item`, and passes `answer` to the waiting callers.
@@ -72,12 +115,24 @@ impl InFlightLoads {
             by_item.remove(item);
         }
         drop(by_item);
-        *flight.outcome.lock() = FlightState { ended: true, answer };
-        flight.ended.notify_all();
+        if let (Some(announced), Some(answer)) = (&*self.announced.lock(), &answer) {
+            announced.answers.lock().insert(item.clone(), answer.clone());
+        }
+        flight.end(answer);
     }
 }
 
 impl Flight {
+    fn end(&self, answer: Option<LoadAnswer>) {
+        *self.outcome.lock() = FlightState { ended: true, answer };
+        self.ended.notify_all();
+    }
+
+    /// Also reports progress to the listener of `control`.
+    pub(super) fn listen(&self, control: &Control) {
+        self.listeners.lock().extend(control.progress().cloned());
+    }
+
     /// Reports `progress` to all listeners.
     pub(crate) fn report(&self, progress: &Progress) {
         let listeners = self.listeners.lock().clone();

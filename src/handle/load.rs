@@ -68,7 +68,7 @@ impl Steelbank {
     ///
     /// If a load of the same system is in progress, waits for that load, shares its progress
     /// reports, and then loads again. The answer combines all these loads. With the options `force`
-    /// or `keep_going`, does not wait. Unless `force`, returns the snapshot's answer if there is a
+    /// or `keep_going`, waits only for announced loads. Unless `force`, returns the snapshot's answer if there is a
     /// valid answer that was not used yet.
     ///
     /// # Errors
@@ -98,7 +98,22 @@ impl Steelbank {
         load: impl Fn(&Control) -> Result<LoadAnswer, Error>,
     ) -> Result<LoadAnswer, Error> {
         let deadline = deadline_after(control.allowed());
+        let timed_out = || {
+            let message = "The time limit passed while this load waited for another load of the same system."
+                .to_owned();
+            let target = LoadTarget::System(item.to_string());
+            let answer = LoadAnswer::timed_out(target, control.allowed(), message);
+            let system = answer.system.clone().filter(|_| matches!(item, LoadedItem::System(_)));
+            Ok(LoadAnswer { system, ..answer }.finished())
+        };
         let mut first: Option<LoadAnswer> = None;
+        if let Some(loads) = self.flights().announced() {
+            loads.flight.listen(control);
+            if loads.flight.wait(control, deadline)?.is_none() {
+                return timed_out();
+            }
+            first = loads.answers.lock().get(item).cloned();
+        }
         loop {
             let (flight, leads) =
                 self.flights().join(item, control.progress(), options.force || options.keep_going);
@@ -115,15 +130,7 @@ impl Steelbank {
                     None => answer,
                 });
             }
-            let Some(answer) = flight.wait(control, deadline)? else {
-                let message =
-                    "The time limit passed while this load waited for another load of the same system."
-                        .to_owned();
-                let target = LoadTarget::System(item.to_string());
-                let answer = LoadAnswer::timed_out(target, control.allowed(), message);
-                let system = answer.system.clone().filter(|_| matches!(item, LoadedItem::System(_)));
-                return Ok(LoadAnswer { system, ..answer }.finished());
-            };
+            let Some(answer) = flight.wait(control, deadline)? else { return timed_out() };
             // Load again after the joined load, because files may have changed since it started.
             first = first.map_or(Some(answer.clone()), |first| Some(first.followed_by(answer)));
         }
@@ -337,11 +344,30 @@ impl Steelbank {
         self.project().is_loading()
     }
 
-    /// Marks a load as in progress until the guard is dropped, for loads that are about to begin.
-    pub(crate) fn announce_loads(&self) -> LoadingGuard {
-        let moving = LoadingGuard { bank: self.clone(), counted: AtomicBool::new(false) };
+    /// Marks a load as in progress until the guard is dropped, for a server's loads that are about
+    /// to begin. With `again`, they are repeated after a restart.
+    pub(crate) fn announce_loads(&self, again: bool) -> LoadingGuard {
+        let moving = LoadingGuard::new(self, true);
+        self.flights().announce(again);
         moving.begin();
         moving
+    }
+
+    /// Returns whether the loads from before a restart are being repeated.
+    pub(crate) fn is_repeating_loads(&self) -> bool {
+        self.is_loading() && self.flights().announced().is_some_and(|loads| loads.again)
+    }
+
+    /// Waits until no load is running, at most as long as `control` allows. Reports the progress of
+    /// announced loads. Returns whether all loads have ended.
+    pub(crate) fn await_loads(&self, control: &Control) -> bool {
+        const INTERVAL: Duration = Duration::from_millis(20);
+        let deadline = deadline_after(control.allowed());
+        self.flights().announced().iter().for_each(|loads| loads.flight.listen(control));
+        while self.is_loading() && control.check().is_ok() && Instant::now() < deadline {
+            std::thread::sleep(INTERVAL);
+        }
+        !self.is_loading()
     }
 
     fn load_target(
@@ -356,7 +382,7 @@ impl Steelbank {
         // Reloading a loaded system changes nothing until a file is compiled or loaded, so count
         // the reload as in progress only from then on.
         let is_reload = matches!(&target, LoadTarget::System(name) if project.is_loaded(name));
-        let moving = Arc::new(LoadingGuard { bank: self.clone(), counted: AtomicBool::new(false) });
+        let moving = Arc::new(LoadingGuard::new(self, false));
         if !is_reload {
             moving.begin();
         }
@@ -532,10 +558,20 @@ impl Steelbank {
 pub(crate) struct LoadingGuard {
     bank: Steelbank,
     counted: AtomicBool,
+    announced: bool,
 }
 
 impl LoadingGuard {
-    fn begin(&self) {
+    pub(super) fn new(bank: &Steelbank, announced: bool) -> Self {
+        Self { bank: bank.clone(), counted: AtomicBool::new(false), announced }
+    }
+
+    /// Makes this thread the one that runs the announced loads.
+    pub(crate) fn run_here(&self) {
+        self.bank.flights().run_announced_here();
+    }
+
+    pub(super) fn begin(&self) {
         if !self.counted.swap(true, Ordering::SeqCst) {
             self.bank.project().loading.fetch_add(1, Ordering::SeqCst);
         }
@@ -544,6 +580,9 @@ impl LoadingGuard {
     pub(super) fn end(&self) {
         if self.counted.swap(false, Ordering::SeqCst) {
             self.bank.project().loading.fetch_sub(1, Ordering::SeqCst);
+            if self.announced {
+                self.bank.flights().end_announced();
+            }
         }
     }
 }

@@ -534,7 +534,8 @@ impl Steelbank {
         let left = deadline.saturating_duration_since(Instant::now());
         match self.refresh_within(&Control::new(left)) {
             Err(Error::NeverBegan | Error::Lisp(LispError::DeadlinePassed { .. })) => {
-                let moving = self.announce_loads();
+                let moving = LoadingGuard::new(self, false);
+                moving.begin();
                 self.refresh_later(move || moving.end());
                 Ok(())
             }

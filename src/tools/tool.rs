@@ -3,7 +3,7 @@
 //! stale files, a load in progress or a restart. This module is independent of protocols.
 
 use std::sync::OnceLock;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -68,6 +68,7 @@ pub struct Tool {
     of_image: bool,
     immediate: fn(&Object) -> bool,
     short: bool,
+    joins_loads: bool,
     schemas: OnceLock<Schemas>,
     render: fn() -> Schemas,
     body: Box<Body>,
@@ -80,9 +81,14 @@ struct Schemas {
     output: Object,
 }
 
+/// How long a call waits for loads in progress if its caller sets no limit.
+const LOADS_WAIT: Duration = Duration::from_secs(600);
 /// The note on answers about the image while a load changes it.
 const LOADING_NOTE: &str =
     "A system is loading; results may be incomplete. Retry when the load has finished.";
+
+/// The error of a call that runs code while a load does not end.
+const LOADING_REFUSAL: &str = "A system is still loading. Retry when the load has finished.";
 
 impl Tool {
     /// Creates a tool that takes `A` and answers with `O`; the schemas are generated from these
@@ -107,6 +113,7 @@ impl Tool {
             of_image: false,
             immediate: |_| false,
             short: false,
+            joins_loads: false,
             schemas: OnceLock::new(),
             render: || Schemas { input: schema::input::<A>(), output: schema::output::<O>() },
             body: Box::new(move |session, given, schema, call| {
@@ -143,6 +150,13 @@ impl Tool {
     #[must_use]
     pub fn brief(self) -> Self {
         Self { short: true, ..self }
+    }
+
+    /// Makes calls wait until the loads in progress have ended, because the tool runs code that
+    /// they define.
+    #[must_use]
+    pub fn joins_loads(self) -> Self {
+        Self { joins_loads: true, ..self }
     }
 
     /// Requires `permission` for every call of the tool. A tool that needs it only for some calls
@@ -202,12 +216,29 @@ impl Tool {
 
     /// Returns whether a call in `session` neither waits for Lisp nor walks a directory tree.
     pub fn is_immediate(&self, session: &Session, arguments: &Object) -> bool {
-        (self.immediate)(arguments) && !self.catches_up(session, arguments)
+        let waits = || session.started().is_some_and(Steelbank::is_repeating_loads);
+        (self.immediate)(arguments) && !self.catches_up(session, arguments) && !(self.of_image && waits())
     }
 
     /// Returns whether a call first queries Lisp for definitions made from a connected editor.
     fn catches_up(&self, session: &Session, arguments: &Object) -> bool {
         (self.of_image || !(self.immediate)(arguments)) && session.swank().is_some()
+    }
+
+    /// Waits for the loads in progress if the tool runs code that they define. After a restart,
+    /// questions wait, too: they had answers before it.
+    ///
+    /// # Errors
+    /// The tool runs code, and the loads have not ended within the call's patience.
+    fn join_loads(&self, session: &Session, call: &Call) -> Result<(), Failure> {
+        let Some(bank) = session.started().filter(|bank| bank.is_loading()) else { return Ok(()) };
+        if self.joins_loads || self.of_image && bank.is_repeating_loads() {
+            let control = call.control(call.patience().unwrap_or(LOADS_WAIT));
+            if !bank.await_loads(&control) && self.joins_loads {
+                return Err(Failure { passing: true, ..Failure::engine(LOADING_REFUSAL) });
+            }
+        }
+        Ok(())
     }
 
     /// Returns whether a call does not wait for the lane of long work.
@@ -252,6 +283,7 @@ impl Tool {
         if let Some(bank) = session.started().filter(|_| self.catches_up(session, &arguments)) {
             bank.catch_up();
         }
+        self.join_loads(session, call)?;
         let is_moving = || self.of_image && session.started().is_some_and(Steelbank::is_loading);
         let moved = is_moving();
         let only_in_image = self.of_image.then(|| session.only_in_image(&arguments)).flatten();

@@ -1,7 +1,7 @@
 //! Tests of the language server with a raw client: positions in unsaved text, renames, restarts,
 //! and broken clients.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -1289,4 +1289,271 @@ fn unsaved_text_is_compiled_in_a_confined_copy() {
     let answer = editor.ask("workspace/executeCommand", json!({ "command": "steelbank.check" }));
     assert_eq!(answer["loads"], true, "{answer}");
     assert_eq!(editor.leave(), 0);
+}
+
+/// Blocks the load of [`SHOP`] until the file `go` exists.
+const WAIT: &str = "(eval-when (:compile-toplevel) (loop until (probe-file \"go\") do (sleep 0.02)))";
+
+/// Starts a server whose load of [`SHOP`] and [`CART`] waits for [`go`]. The project also has the
+/// files of `others`, which belong to no system.
+fn start_waiting(others: &[(String, String)], progress: bool) -> Editor {
+    let [root, cache] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let asd = "(defsystem \"lsp-shop\" :serial t \
+        :components ((:file \"shop\") (:file \"wait\") (:file \"cart\")))";
+    let own = [("lsp-shop.asd", asd), ("shop.lisp", SHOP), ("wait.lisp", WAIT), ("cart.lisp", CART)];
+    for (name, text) in own.into_iter().chain(others.iter().map(|(name, text)| (&**name, &**text))) {
+        fs::write(root.path().join(name), text).unwrap();
+    }
+    let options = ["--no-snapshot", "--system", "lsp-shop", "lsp", "--no-compile"];
+    let uri = format!("file://{}/", root.path().canonicalize().unwrap().display());
+    let mut editor = Editor::spawn(root, cache, PositionEncoding::Utf8, &options);
+    if progress {
+        editor.greet(json!({ "rootUri": uri }));
+    } else {
+        editor.ask("initialize", json!({ "rootUri": uri, "capabilities": {} }));
+        editor.tell("initialized", json!({}));
+    }
+    editor
+}
+
+/// Lets the load continue.
+fn go(editor: &Editor) {
+    fs::write(editor.root.join("go"), "").unwrap();
+}
+
+/// The lines of an answer's locations, by file name.
+fn lines_of(found: &Value) -> HashSet<(String, u64)> {
+    let line = |place: &Value| {
+        let uri = place["uri"].as_str()?;
+        Some((uri.rsplit('/').next()?.to_owned(), place["range"]["start"]["line"].as_u64()? + 1))
+    };
+    found.as_array().into_iter().flatten().filter_map(line).collect()
+}
+
+/// The lines on which `name` is in `package` or one of its nicknames, by prefix or IN-PACKAGE, or
+/// where the package is unknown.
+fn lines_by_package(files: &[(String, String)], packages: &[&str], name: &str) -> HashSet<(String, u64)> {
+    let mut lines = HashSet::new();
+    for (file, text) in files {
+        let bytes = text.as_bytes();
+        let read = LispText::read(bytes, Dialect::CommonLisp, &Features::sbcl());
+        let index = LineIndex::new(bytes);
+        for token in read.tokens().iter().filter(|token| token.is_named(bytes, name)) {
+            let symbol = token.symbol(bytes);
+            let is_literal =
+                bytes[token.span.start as usize] == b':' || bytes[token.span.start as usize] == b'#';
+            let current = read.toplevel_from(token.span.start).and_then(|top| top.package.as_deref());
+            let package = symbol.package.as_deref().or(current);
+            if !is_literal && package.is_none_or(|package| packages.contains(&package)) {
+                lines.insert((file.clone(), u64::from(index.line(token.span.start))));
+            }
+        }
+    }
+    lines
+}
+
+/// No request about a symbol has fewer places during the load than IN-PACKAGE and prefixes show.
+#[test]
+fn answers_during_a_load_come_from_text() {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(lisp_libraries().join("hunchentoot")).unwrap().flatten() {
+        let name = entry.file_name().into_string().unwrap();
+        if let (true, Ok(text)) = (name.ends_with(".lisp"), fs::read_to_string(entry.path())) {
+            files.push((name, text));
+        }
+    }
+    files.sort();
+    let mut editor = start_waiting(&files, true);
+    let definers = ["(defun ", "(defmethod ", "(defmacro ", "(defclass ", "(defgeneric ", "(defvar "];
+    let mut defined: Vec<(&str, &str, &str, u64)> = Vec::new();
+    for (file, text) in &files {
+        for (number, line) in (1..).zip(text.lines()) {
+            let found = definers.iter().find_map(|definer| Some((*definer, line.strip_prefix(definer)?)));
+            let Some((definer, rest)) = found else { continue };
+            let name = rest.split([' ', ')']).next().unwrap();
+            if !name.starts_with('(') {
+                defined.push((name, definer, file, number));
+            }
+        }
+    }
+    let names: BTreeSet<&str> = defined.iter().map(|(name, ..)| *name).collect();
+    let chosen: Vec<&str> = names.iter().step_by(names.len() / 20).take(20).copied().collect();
+    assert_eq!(chosen.len(), 20);
+    let mut opened = HashSet::new();
+    for name in chosen {
+        let (_, definer, file, line) = *defined.iter().find(|(other, ..)| *other == name).unwrap();
+        let text = files.iter().find(|(other, _)| other == file).unwrap().1.as_str();
+        if opened.insert(file) {
+            editor.open(file, text);
+        }
+        let (line, character) = (line - 1, definer.len());
+        let position = json!({ "line": line, "character": character });
+        let at = json!({ "textDocument": { "uri": editor.uri(file) }, "position": position });
+        let definitions: HashSet<(String, u64)> = defined
+            .iter()
+            .filter(|(other, ..)| *other == name)
+            .map(|(_, _, file, line)| ((*file).to_owned(), *line))
+            .collect();
+        let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+        let lines = LineIndex::new(text.as_bytes());
+        let form = read.toplevel().iter().find(|top| u64::from(lines.line(top.span.start)) == line + 1);
+        let package = form.unwrap().package.clone().unwrap();
+        let nickname = if &*package == "HUNCHENTOOT" { "TBNL" } else { &*package };
+        let expected = lines_by_package(&files, &[&package, nickname], &name.to_uppercase());
+        let contains = |what: &str, found: &HashSet<(String, u64)>, expected: &HashSet<(String, u64)>| {
+            let missing: Vec<_> = expected.difference(found).collect();
+            assert!(!expected.is_empty() && missing.is_empty(), "{what} of {name}: {missing:?}");
+        };
+        let mut with_definitions = at.clone();
+        with_definitions["context"] = json!({ "includeDeclaration": true });
+        contains(
+            "references",
+            &lines_of(&editor.ask("textDocument/references", with_definitions)),
+            &expected,
+        );
+        contains("definition", &lines_of(&editor.ask("textDocument/definition", at.clone())), &definitions);
+        let methods: HashSet<_> = defined
+            .iter()
+            .filter(|(other, definer, ..)| *other == name && *definer == "(defmethod ")
+            .map(|(_, _, file, line)| ((*file).to_owned(), *line))
+            .collect();
+        let methods = if methods.is_empty() { definitions.clone() } else { methods };
+        contains(
+            "implementation",
+            &lines_of(&editor.ask("textDocument/implementation", at.clone())),
+            &methods,
+        );
+        let hover = editor.ask("textDocument/hover", at.clone());
+        assert!(
+            hover["contents"]["value"].as_str().is_some_and(|text| text.contains(name)),
+            "{name}: {hover}"
+        );
+        let symbols = editor.ask("workspace/symbol", json!({ "query": name }));
+        let symbols: Value =
+            symbols.as_array().unwrap().iter().map(|found| found["location"].clone()).collect();
+        contains("workspace symbols", &lines_of(&symbols), &definitions);
+        let highlights = editor.ask("textDocument/documentHighlight", at.clone());
+        let highlights: HashSet<_> = highlights
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|found| (file.to_owned(), found["range"]["start"]["line"].as_u64().unwrap() + 1))
+            .collect();
+        let here: HashSet<_> = expected.iter().filter(|(other, _)| other == file).cloned().collect();
+        contains("highlights", &highlights, &here);
+        let mut typed = at.clone();
+        typed["position"]["character"] = json!(character + name.len() - 1);
+        let completions = editor.ask("textDocument/completion", typed);
+        let labels = completions["items"].as_array().unwrap();
+        assert!(labels.iter().any(|item| item["label"] == name), "{name}: {completions}");
+        let items = editor.ask("textDocument/prepareCallHierarchy", at);
+        let item = &items.as_array().unwrap()[0];
+        let calls = editor.ask("callHierarchy/incomingCalls", json!({ "item": item }));
+        let mut callers = HashSet::new();
+        for call in calls.as_array().unwrap() {
+            let file = call["from"]["uri"].as_str().unwrap().rsplit('/').next().unwrap();
+            let ranges = call["fromRanges"].as_array().unwrap().iter();
+            let lines = ranges.map(|range| range["start"]["line"].as_u64().unwrap() + 1);
+            callers.extend(lines.map(|line| (file.to_owned(), line)));
+        }
+        let in_functions: HashSet<_> = expected
+            .iter()
+            .filter(|place| !definitions.contains(place) && is_in_function(&files, place))
+            .cloned()
+            .collect();
+        assert!(in_functions.is_subset(&callers), "callers of {name}: {in_functions:?}, {callers:?}");
+    }
+    assert!(!fs::exists(editor.root.join("go")).unwrap());
+    go(&editor);
+    editor.await_load();
+    editor.leave();
+}
+
+/// Whether a line is in the body of a function, a method or a macro.
+fn is_in_function(files: &[(String, String)], (file, line): &(String, u64)) -> bool {
+    let text = &files.iter().find(|(other, _)| other == file).unwrap().1;
+    let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+    let lines = LineIndex::new(text.as_bytes());
+    let line = u32::try_from(*line).unwrap();
+    let within = |range: Range| (lines.line(range.start)..=lines.line(range.end - 1)).contains(&line);
+    let form = read.toplevel().iter().find(|top| within(top.span));
+    form.is_some_and(|form| {
+        let text = &text[form.span.indices()];
+        ["(defun ", "(defmethod ", "(defmacro "].iter().any(|definer| text.starts_with(definer))
+    })
+}
+
+/// The answers about PRICE and about a symbol of Lisp.
+fn answers_about_price(editor: &mut Editor) -> Vec<Value> {
+    let texts = [("shop.lisp", SHOP), ("cart.lisp", CART)];
+    texts.iter().for_each(|(name, text)| editor.open(name, text));
+    let mut answers = Vec::new();
+    for (name, text, word, nth) in
+        [("cart.lisp", CART, "price", 0), ("shop.lisp", SHOP, "price", 1), ("cart.lisp", CART, "mapcar", 0)]
+    {
+        let mut at = editor.at(name, text, word, nth);
+        at["context"] = json!({ "includeDeclaration": true });
+        for request in
+            ["references", "definition", "implementation", "hover", "documentHighlight", "completion"]
+        {
+            answers.push(editor.ask(&format!("textDocument/{request}"), at.clone()));
+        }
+        answers.push(editor.ask("textDocument/prepareCallHierarchy", at));
+    }
+    let item = answers[6][0].clone();
+    answers.push(editor.ask("callHierarchy/incomingCalls", json!({ "item": item })));
+    answers.push(editor.ask("workspace/symbol", json!({ "query": "price" })));
+    assert!(!editor.places(&answers[0], &texts).is_empty());
+    let answers = json!(answers).to_string().replace(editor.root.to_str().unwrap(), "ROOT");
+    serde_json::from_str(&answers).unwrap()
+}
+
+/// Requests that run code wait for the load. After it, all answers are those of a server that was
+/// asked nothing during the load.
+#[test]
+fn answers_after_a_load_ignore_earlier_ones() {
+    let mut editor = start_waiting(&[], true);
+    let early = answers_about_price(&mut editor);
+    let mut rename = editor.at("cart.lisp", CART, "price", 0);
+    rename["newName"] = json!("cost");
+    let rename = editor.begin("textDocument/rename", rename);
+    let expanded = json!({ "command": "steelbank.macroexpand", "arguments": [
+        editor.at("cart.lisp", CART, "(defun twice", 0) ] });
+    let expanded = editor.begin("workspace/executeCommand", expanded);
+    assert!(editor.told.iter().all(|message| message["method"] != "window/showMessage"));
+    go(&editor);
+    let renamed = editor.response(rename);
+    assert_eq!(renamed["result"]["documentChanges"].as_array().map(Vec::len), Some(2), "{renamed}");
+    let expanded = editor.response(expanded);
+    assert!(expanded["result"]["expansion"].is_string(), "{expanded}");
+    let late = answers_about_price(&mut editor);
+    let mut other = start_waiting(&[], true);
+    go(&other);
+    other.await_load();
+    let expected = answers_about_price(&mut other);
+    assert_eq!(late, expected);
+    // Of the symbol that was being loaded, everything that is true was found before.
+    for (early, late) in early.iter().zip(&late).take(7) {
+        assert!(lines_of(late).is_subset(&lines_of(early)), "{early}\n{late}");
+    }
+    editor.leave();
+    other.leave();
+}
+
+#[test]
+fn editors_without_progress_get_one_message() {
+    let mut editor = start_waiting(&[], false);
+    let message = loop {
+        let message = editor.read();
+        if message["method"] == "window/showMessage" {
+            break message;
+        }
+    };
+    expect_text("loading the project", message["params"]["message"].as_str().unwrap());
+    go(&editor);
+    editor.open("cart.lisp", CART);
+    let rename = editor.at("cart.lisp", CART, "price", 0);
+    editor.ask("textDocument/prepareRename", rename);
+    assert!(editor.told.iter().all(|message| message["method"] != "window/showMessage"));
+    editor.leave();
 }

@@ -134,6 +134,23 @@ fn restart_repeats_the_loads() {
     drop(server.folder);
 }
 
+#[test]
+fn questions_after_a_restart_wait_for_its_loads() {
+    let folder = Folder::new("restart-waits");
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+    write("late.asd", "(defsystem \"late\" :components ((:file \"late\")))");
+    write("late.lisp", "(sleep 1) (defun cl-user::late (list) (mapcar #'car list))");
+    let mut command = server_of(&folder);
+    command.args(["--no-userinit", "--no-snapshot"]);
+    let (child, mut client) = initialized(command, Streams::Pipes);
+    assert_eq!(client.call("load-system", json!({ "system": "late" }))["isError"], false);
+    client.text("restart-lisp", json!({}));
+    let uses = client.text("code-find-references", json!({ "symbol": "cl:mapcar", "project_only": true }));
+    assert!(uses.contains("late.lisp"), "{uses}");
+    assert_eq!(client.structured("describe-symbol", json!({ "name": "late" }))["found"], true);
+    ends_well(child, client);
+}
+
 /// Once a restart or a death was answered, all answers come from the next image.
 #[test]
 fn previous_image_answers_nothing_after_its_end() {

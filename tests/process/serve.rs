@@ -201,6 +201,43 @@ fn answers_during_a_load_have_a_note() {
     child.wait().unwrap();
 }
 
+/// Calls that run code, and loads, wait for the loads at the start. Questions do not.
+#[test]
+fn code_waits_for_background_loads() {
+    let folder = Folder::new("joined");
+    let code = format!(
+        "(defpackage :joined (:use :cl)) (in-package :joined) (defun one () 1) (defmacro two () 2)
+        (eval-when (:compile-toplevel) (loop until (probe-file {:?}) do (sleep 0.02)))",
+        folder.join("go")
+    );
+    let mut command = server_over(&folder, "steelbank-joined", &code);
+    command.args(["--no-snapshot", "--system", "auto", "--allow-eval"]);
+    let (child, mut client) = initialized(command, Streams::Pipes);
+    let calls = [
+        ("load-system", json!({ "system": "steelbank-joined" }), "is loaded (1 compiled"),
+        ("check", json!({ "paths": ["code.lisp"] }), "steelbank-joined loads"),
+        ("macroexpand", json!({ "form": "(two)", "package": "joined" }), "2"),
+        ("evaluate", json!({ "code": "(joined::one)" }), "1"),
+        ("run-tests", json!({ "system": "steelbank-joined" }), "No tests were run"),
+        ("rename", json!({ "name": "joined::one", "new_name": "uno" }), "would be renamed"),
+    ];
+    let begun = calls.map(|(tool, arguments, text)| {
+        (client.begin("tools/call", json!({ "name": tool, "arguments": arguments })), tool, text)
+    });
+    assert_eq!(client.structured("describe-symbol", json!({ "name": "cl:car" }))["loading"], true);
+    assert!(begun.iter().all(|(id, ..)| !client.has_response(*id)));
+    std::fs::write(folder.join("go"), "").unwrap();
+    for (id, tool, text) in begun {
+        let answer = client.response(id)["result"].clone();
+        let found = answer["content"][0]["text"].as_str().unwrap_or_default();
+        assert!(found.contains(text) && answer["isError"] == false, "{tool}: {answer}");
+        if tool == "load-system" {
+            assert_eq!(client.status()["loading"], false);
+        }
+    }
+    ends_well(child, client);
+}
+
 #[test]
 fn status_lists_failed_background_loads() {
     let folder = Folder::new("background");

@@ -82,6 +82,16 @@ pub struct TokenClass {
     pub defines: bool,
 }
 
+impl TokenClass {
+    /// Returns the package that a symbol in code belongs to according to the text: its prefix, or
+    /// else the current package. `None` for keywords, uninterned symbols and tokens outside code.
+    pub fn home(&self) -> Option<&str> {
+        let is_named = matches!(self.marker, Marker::None | Marker::External | Marker::Internal);
+        let is_code = is_named && self.context == TextContext::Code;
+        self.prefix.as_deref().or(self.package.as_deref()).filter(|_| is_code)
+    }
+}
+
 const MARKERS: [Marker; 5] =
     [Marker::None, Marker::External, Marker::Internal, Marker::Keyword, Marker::Uninterned];
 

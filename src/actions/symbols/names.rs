@@ -28,6 +28,17 @@ pub struct Accessible {
     pub symbol: SymbolName,
 }
 
+impl Accessible {
+    pub(crate) fn new(name: &str, symbol: SymbolName) -> Self {
+        let plain = |char: char| !char.is_whitespace() && !"()'\"`,;:|\\#".contains(char);
+        let written = match name.chars().all(|char| plain(char) && !char.is_lowercase()) {
+            true => name.to_lowercase(),
+            false => barred(name),
+        };
+        Self { written, symbol }
+    }
+}
+
 impl Question for AccessibleNamesRequest {
     type Answer = Vec<Accessible>;
 
@@ -58,12 +69,7 @@ impl Question for AccessibleNamesRequest {
             if !listed || index.symbol_package(symbol).is_none() {
                 continue;
             }
-            let plain = |char: char| !char.is_whitespace() && !"()'\"`,;:|\\#".contains(char);
-            let written = match name.chars().all(|char| plain(char) && !char.is_lowercase()) {
-                true => name.to_lowercase(),
-                false => barred(&name),
-            };
-            found.push(Accessible { written, symbol: index.full_name(symbol) });
+            found.push(Accessible::new(&name, index.full_name(symbol)));
         }
         found.sort_by(|one, other| one.written.cmp(&other.written));
         Ok(found)

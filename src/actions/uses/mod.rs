@@ -28,6 +28,7 @@ pub mod outline;
 pub mod path;
 pub(crate) mod strings;
 pub(crate) mod symbol_uses;
+pub(crate) mod text_places;
 pub mod unloaded;
 pub(crate) mod use_counts;
 pub(crate) mod via;

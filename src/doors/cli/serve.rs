@@ -191,7 +191,7 @@ impl Serve {
             let expects = shell.options.project.any() || !loads.is_empty();
             // Announce the loads before the first call, so that no name is reported missing before
             // they end.
-            let moving = (expects && !complete).then(|| bank.announce_loads());
+            let moving = (expects && !complete).then(|| bank.announce_loads(handover.is_some()));
             let (shell, session) = (Arc::clone(shell), session.clone());
             std::thread::Builder::new()
                 .name("mcp-prepare".into())
@@ -261,6 +261,7 @@ pub(super) fn selected_tools(settings: &ClientSettings) -> Result<Tools, Command
 /// Opens Swank and the text index, and runs the loads. Answers report a running load until `moving`
 /// is dropped.
 fn prepare(shell: &Shell, session: &Session, loads: &[LoadedItem], moving: Option<LoadingGuard>) {
+    moving.iter().for_each(LoadingGuard::run_here);
     // Open Swank first, because a project may load for minutes.
     if let Some(sentence) = opened_swank(session) {
         shell.output.error(&sentence);

@@ -171,6 +171,8 @@ impl Server {
     /// Compiles documents when they are due, until the editor disconnects.
     pub(super) fn run_checks(&self) {
         while let Some((NextCheck { document, saved, .. }, control)) = self.await_check() {
+            // A copy without the project's packages would report false errors.
+            self.await_load(true, || control.cancellation().is_cancelled());
             let mut spare = self.copies.0.lock();
             if control.cancellation().is_cancelled() || !self.is_current(&document) {
                 continue;

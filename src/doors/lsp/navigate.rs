@@ -1,6 +1,6 @@
 //! Navigation: hover, definitions, references, highlights and semantic tokens.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -9,17 +9,21 @@ use steelbank_xref::SymbolName;
 
 use super::convert::{self, Answered, RequestRefusal};
 use super::server::Server;
-use super::view::{Place, defines};
+use super::view::{Place, ShownText, defines};
 use crate::actions::symbols::describe_symbol::DescribeSymbolRequest;
 use crate::actions::symbols::describe_symbol::text::headed;
 use crate::actions::symbols::find_definition::FindDefinitionRequest;
 use crate::actions::uses::code_find_references::CodeFindReferencesRequest;
 use crate::actions::uses::occurrences::FileOccurrence;
+use crate::actions::uses::text_places::TextPlace;
 use crate::answer::name::barred;
 use crate::answer::{LispKind, LispName};
 use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::source::positions::PlaceAccess;
+
+/// The maximum number of definitions that describe a symbol of unloaded text.
+const MAX_HOVER_DEFINITIONS: usize = 10;
 
 /// Returns the request for the description of a symbol.
 pub(super) fn describe(symbol: &SymbolName) -> DescribeSymbolRequest {
@@ -49,15 +53,32 @@ impl Server {
                 format!("local, bound in line {line}:\n{}", text.trim())
             }
             None => {
-                let answer = self.bank()?.ask(&describe(&found.symbol), control)?;
-                if answer.description.is_none() {
-                    return Ok(Value::Null);
+                let answer = self.bank()?.ask(&describe(&found.symbol), &self.optional(control));
+                match answer {
+                    Ok(answer) if answer.description.is_some() => headed(&answer, LispName::as_str),
+                    _ if self.is_loading() => self.described_in_text(&found.symbol, control)?,
+                    answer => {
+                        answer?;
+                        return Ok(Value::Null);
+                    }
                 }
-                headed(&answer, LispName::as_str)
             }
         };
         let contents = json!({ "kind": "markdown", "value": format!("```lisp\n{}\n```", text.trim_end()) });
         Ok(json!({ "contents": contents, "range": range }))
+    }
+
+    /// Describes a symbol of unloaded text by the lines that define it.
+    fn described_in_text(&self, symbol: &SymbolName, control: &Control) -> Result<String, RequestRefusal> {
+        let mut lines = vec![format!("{} is not loaded yet", symbol.name.to_lowercase())];
+        let defines = self.text_places(symbol, control)?.into_iter().filter(|place| place.defines);
+        for TextPlace { path, range, .. } in defines.take(MAX_HOVER_DEFINITIONS) {
+            let Some(ShownText { text, lines: of }) = self.file_text(&path) else { continue };
+            let line = of.line(range.start);
+            let (path, text) = (self.bank()?.project().shown(&path), of.bytes(text.as_bytes(), line));
+            lines.push(format!("{path}:{line}: {}", String::from_utf8_lossy(text).trim()));
+        }
+        Ok(lines.join("\n"))
     }
 
     /// Returns the places where a symbol is defined. With `methods`, returns only its methods, if
@@ -69,21 +90,26 @@ impl Server {
         control: &Control,
     ) -> Result<Vec<Place>, RequestRefusal> {
         let request = FindDefinitionRequest::new(barred(&symbol.name)).package(&*symbol.package);
-        let known = self.bank()?.ask(&request, control).map(|answer| answer.definitions).unwrap_or_default();
+        let known = self.bank()?.ask(&request, &self.optional(control));
+        let known = known.map(|answer| answer.definitions).unwrap_or_default();
         control.check().map_err(Error::from)?;
-        let any = methods && known.iter().any(|found| found.kind == LispKind::Method);
+        let mut text = self.text_places(symbol, control)?;
+        text.retain(|place| place.defines);
+        let any = methods
+            && (known.iter().any(|found| found.kind == LispKind::Method)
+                || text.iter().any(|place| place.is_method));
         let known = known.iter().filter(|found| !any || found.kind == LispKind::Method);
         let places = known.filter_map(|found| self.place(&found.place, control));
         let mut places: Vec<Place> = places.map(|place| self.name_within(place, &symbol.name)).collect();
         // Add definitions in open documents that are not among these places: they are new or have
         // moved.
         let (there, _) = self.in_documents(symbol, control);
-        let fresh = there.into_iter().filter(|place| {
-            !places.iter().any(|known| known.path == place.path && known.range.encloses(place.range))
-        });
-        let fresh: Vec<Place> = fresh.collect();
-        if !any {
-            places.extend(fresh);
+        let there = there.into_iter().filter(|_| !any);
+        let text = text.into_iter().filter(|place| !any || place.is_method);
+        for place in there.chain(text.map(|TextPlace { path, range, .. }| Place { path, range })) {
+            if !places.iter().any(|known| known.path == place.path && known.range.encloses(place.range)) {
+                places.push(place);
+            }
         }
         Ok(places)
     }
@@ -114,6 +140,8 @@ impl Server {
     /// Returns the places where a symbol is used outside its definitions.
     pub(super) fn used(&self, symbol: &SymbolName, control: &Control) -> Result<Vec<Place>, RequestRefusal> {
         let (_, mut places) = self.in_documents(symbol, control);
+        let text = self.text_places(symbol, control)?.into_iter().filter(|place| !place.defines);
+        places.extend(text.map(|TextPlace { path, range, .. }| Place { path, range }));
         let bank = self.bank()?;
         let mut request = CodeFindReferencesRequest::new(barred(&symbol.name));
         (request.package, request.limit) = (Some(symbol.package.clone()), 100_000);
@@ -166,9 +194,16 @@ impl Server {
             Some(binding) => other.binding == Some(binding),
             None => other.binding.is_none() && other.symbol == found.symbol,
         });
-        let shown = control.until_cancelled(same).map(|other| {
-            let write = other.access != PlaceAccess::Read || defines(other);
-            json!({ "range": document.range(other.range, self.encoding()), "kind": if write { 3 } else { 2 } })
+        let is_write = |other: &FileOccurrence| other.access != PlaceAccess::Read || defines(other);
+        let mut shown: BTreeMap<Range, bool> =
+            control.until_cancelled(same).map(|other| (other.range, is_write(other))).collect();
+        if found.binding.is_none() {
+            let text = self.text_places(&found.symbol, control)?.into_iter();
+            let text = text.filter(|place| place.path == document.path);
+            text.for_each(|place| _ = shown.entry(place.range).or_insert(place.defines));
+        }
+        let shown = shown.into_iter().map(|(range, write)| {
+            json!({ "range": document.range(range, self.encoding()), "kind": if write { 3 } else { 2 } })
         });
         Ok(shown.collect())
     }

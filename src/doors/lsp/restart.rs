@@ -11,12 +11,15 @@ use serde_json::Value;
 
 use super::convert::RequestRefusal;
 use super::documents::{OpenDocument, OutOfSync};
-use super::server::{Server, framed, response};
+use super::server::{LoadPhase, Server, framed, response};
 use crate::doors::restart::{Restartable, Resume};
 use crate::handle::recovery::ClientHandover;
 
 /// How long a request waits until the loads have been repeated after a restart.
 const RELOAD_WAIT: Duration = Duration::from_secs(20);
+/// How long after the start of the first loads a request waits for them, because short loads give
+/// exact answers. Later requests are answered from the project's text.
+const FIRST_LOAD_WAIT: Duration = Duration::from_millis(600);
 
 /// The editor's state, as handed over to the restarted program.
 #[derive(Debug, Serialize, Deserialize)]
@@ -172,13 +175,23 @@ impl Server {
         }
     }
 
-    /// Waits until the loads from before the restart have been repeated, at most for
-    /// [`RELOAD_WAIT`]. Also returns if the request is cancelled.
-    pub(super) fn await_reload(&self, is_cancelled: impl Fn() -> bool) {
-        let end = Instant::now() + RELOAD_WAIT;
-        let mut reloading = self.reloading.lock();
-        while *reloading && !is_cancelled() && Instant::now() < end {
-            self.reloaded.wait_for(&mut reloading, Duration::from_millis(20));
+    /// Waits for the loads at startup or after a restart: until they end if the request
+    /// `runs_code`, otherwise at most for [`FIRST_LOAD_WAIT`] or [`RELOAD_WAIT`]. Also returns if the request is cancelled. Returns whether loads are still
+    /// running.
+    pub(super) fn await_load(&self, runs_code: bool, is_cancelled: impl Fn() -> bool) -> bool {
+        let begun = Instant::now();
+        let mut phase = self.load_phase.lock();
+        loop {
+            let end = match *phase {
+                LoadPhase::Done => return false,
+                _ if runs_code => None,
+                LoadPhase::First(since) => Some(since + FIRST_LOAD_WAIT),
+                LoadPhase::Again => Some(begun + RELOAD_WAIT),
+            };
+            if is_cancelled() || end.is_some_and(|end| Instant::now() >= end) {
+                return true;
+            }
+            self.load_ended.wait_for(&mut phase, Duration::from_millis(20));
         }
     }
 }

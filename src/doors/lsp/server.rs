@@ -39,9 +39,29 @@ const THREADS: usize = 16;
 const MAX_REQUESTS: usize = 1 << 14;
 /// The pause before the output buffer is examined again while it is full.
 const FULL_PAUSE: Duration = Duration::from_millis(20);
+/// The message to editors that do not show progress.
+const LOADING: &str =
+    "steelbank is loading the project. Until that ends, it answers from the project's text.";
 
 /// Runs the loads at startup, or waits until the host has run them, and returns their errors.
 pub type FirstLoad = Box<dyn FnOnce(&Session) -> Option<String> + Send>;
+
+/// The loads at startup or after a restart.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum LoadPhase {
+    /// They have ended, or have not begun.
+    #[default]
+    Done,
+    /// They have been running since the start.
+    First(Instant),
+    /// They are being repeated after a restart.
+    Again,
+}
+
+/// Whether a request runs code or edits all uses of a symbol, so that it needs the loaded project.
+fn runs_code(method: &str) -> bool {
+    matches!(method, "workspace/executeCommand" | "textDocument/rename" | "textDocument/prepareRename")
+}
 
 /// The settings of a language server.
 pub struct ServerOptions {
@@ -62,8 +82,9 @@ impl std::fmt::Debug for ServerOptions {
     }
 }
 
-/// The index's stamp when a request for names was answered, the request, and the names.
-type CompletionNames = (u64, AccessibleNamesRequest, Arc<Vec<Accessible>>);
+/// The index's stamp when a request for names was answered, with whether the project was not loaded;
+/// the request; and the names.
+type CompletionNames = ((u64, bool), AccessibleNamesRequest, Arc<Vec<Accessible>>);
 
 /// The parts of a message that can be read although a string in it is not valid.
 #[derive(Default, Deserialize)]
@@ -122,9 +143,8 @@ pub(super) struct Server {
     pub(super) ended: Condvar,
     /// The requests that ended after Lisp's death. The restarted program answers them.
     pub(super) deferred: Mutex<Vec<Arc<Request>>>,
-    /// Whether the loads from before a restart are being repeated.
-    pub(super) reloading: Mutex<bool>,
-    pub(super) reloaded: Condvar,
+    pub(super) load_phase: Mutex<LoadPhase>,
+    pub(super) load_ended: Condvar,
     pub(super) checks: Mutex<ChecksDue>,
     pub(super) check_due: Condvar,
     pub(super) copies: Arc<CheckCopies>,
@@ -199,8 +219,8 @@ impl ServedEditor {
             out_of_sync: Mutex::default(),
             ended: Condvar::new(),
             deferred: Mutex::default(),
-            reloading: Mutex::new(false),
-            reloaded: Condvar::new(),
+            load_phase: Mutex::default(),
+            load_ended: Condvar::new(),
             checks: Mutex::default(),
             check_due: Condvar::new(),
             copies: options.copies,
@@ -408,7 +428,14 @@ impl Server {
 
     fn begin_load(self: &Arc<Self>, load: &mut Option<FirstLoad>, again: bool) -> io::Result<()> {
         let Some(load) = load.take() else { return Ok(()) };
-        *self.reloading.lock() = again;
+        *self.load_phase.lock() = if again { LoadPhase::Again } else { LoadPhase::First(Instant::now()) };
+        if !again && !self.progress.load(Ordering::Relaxed) {
+            self.spawn("lsp-notice", |server| {
+                if server.await_load(false, || false) {
+                    server.show(3, LOADING);
+                }
+            })?;
+        }
         self.spawn("lsp-load", move |server| server.load_first(load, again))
     }
 
@@ -555,18 +582,21 @@ impl Server {
         }
         report(json!({ "kind": "begin", "title": "Loading the project" }));
         let is_there = self.joined.is_some() && self.bank().is_ok_and(|bank| !bank.is_loading());
-        let trouble = load(&self.session);
+        let trouble = load(&self.session).or_else(|| {
+            let failed = self.session.loads().into_iter().filter(|load| !load.loaded);
+            failed.map(|load| load.outcome).reduce(|all, next| format!("{all}\n{next}"))
+        });
         let message = match trouble {
             Some(_) => "Some systems did not load.",
             None if is_there && !again => "Already loaded in the shared Lisp.",
             None => "Loaded.",
         };
         report(json!({ "kind": "end", "message": message }));
+        *self.load_phase.lock() = LoadPhase::Done;
+        self.load_ended.notify_all();
         if let Some(trouble) = trouble {
             self.show(2, &trouble);
         }
-        *self.reloading.lock() = false;
-        self.reloaded.notify_all();
         if let Ok(bank) = self.bank() {
             let server = Arc::downgrade(self);
             let change_listener =
@@ -617,7 +647,7 @@ impl Server {
             };
             drop(queue);
             let cancellation = control.cancellation();
-            self.await_reload(|| cancellation.is_cancelled());
+            self.await_load(runs_code(&request.method), || cancellation.is_cancelled());
             let answer = match cancellation.is_cancelled() {
                 true => Err(RequestRefusal::cancelled()),
                 false => self.answer(&request.method, &request.params, &control),

@@ -3,20 +3,27 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use steelbank_reader::lines::{LineColumn, LineIndex, PositionEncoding, decode};
 use steelbank_reader::{Dialect, Features, LispText, Range};
+use steelbank_text::FileTokens;
 use steelbank_xref::SymbolName;
 
 use super::convert::{self, RequestRefusal};
 use super::documents::OpenDocument;
-use super::server::Server;
+use super::server::{LoadPhase, Server};
+use crate::Steelbank;
 use crate::actions::uses::occurrences::{FileOccurrence, OccurrencesAnswer, OccurrencesRequest};
 use crate::actions::uses::open_text::{OpenTextAnswer, OpenTextRequest};
+use crate::actions::uses::text_places::{TextPlace, TextPlacesRequest};
 use crate::answer::Location;
 use crate::engine::control::Control;
 use crate::source::tap::roles::SyntaxRole;
+
+/// How long a request waits for Lisp during a load.
+const LISP_WAIT: Duration = Duration::from_millis(300);
 
 /// The occurrences in loaded texts, by path. Each entry has the file's write date when the file was
 /// loaded, the index's stamp when the entry was computed, and the occurrences, or `None` if they
@@ -96,6 +103,50 @@ impl Server {
         let whole = at.range.filter(|_| loaded.text == *document.text);
         let range = whole.or_else(|| token_at(&loaded.text, &lines, at))?;
         Some(Place { path, range: view.moved(range)? })
+    }
+
+    /// Returns whether a load is running, so that answers also use text that is not loaded.
+    pub(super) fn is_loading(&self) -> bool {
+        *self.load_phase.lock() != LoadPhase::Done
+            || self.session().started().is_some_and(Steelbank::is_loading)
+    }
+
+    /// Returns a control for a question to Lisp that an answer can do without during a load, when
+    /// Lisp may be slow to answer.
+    pub(super) fn optional(&self, control: &Control) -> Control {
+        if self.is_loading() { control.until(Instant::now() + LISP_WAIT) } else { control.clone() }
+    }
+
+    /// Returns the places of `symbol` in text that is not loaded. Returns none unless a load is
+    /// running.
+    pub(super) fn text_places(
+        &self,
+        symbol: &SymbolName,
+        control: &Control,
+    ) -> Result<Vec<TextPlace>, RequestRefusal> {
+        if !self.is_loading() {
+            return Ok(Vec::new());
+        }
+        let unsaved = self.documents().into_iter().filter(|document| !document.is_saved());
+        let open = unsaved.map(|document| (document.path.clone(), document.analysed_text())).collect();
+        let request = TextPlacesRequest { symbol: symbol.clone(), open };
+        Ok(self.bank()?.ask(&request, control)?)
+    }
+
+    /// Calls `take` with the path, the text and the names of each file of the project that is not
+    /// loaded.
+    pub(super) fn unloaded_texts(
+        &self,
+        control: &Control,
+        mut take: impl FnMut(&Path, &str, &FileTokens),
+    ) -> Result<(), RequestRefusal> {
+        let project = self.bank()?.project();
+        for path in control.until_cancelled(project.lisp_files()) {
+            let unloaded = project.loaded_date(&path).is_none().then(|| self.file_text(&path)).flatten();
+            let Some(ShownText { text, .. }) = unloaded else { continue };
+            take(&path, &text, &FileTokens::read(text.as_bytes()));
+        }
+        Ok(())
     }
 
     /// Returns the text of the file at `path` from the editor or the disk.

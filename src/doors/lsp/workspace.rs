@@ -1,9 +1,11 @@
 //! Requests about the entire project: workspace symbols and commands.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
+use steelbank_xref::SymbolName;
 
 use super::convert::{Answered, RequestRefusal};
 use super::rename::SavedPlan;
@@ -18,9 +20,14 @@ use crate::actions::run::macroexpand::MacroexpandRequest;
 use crate::actions::run::run_tests::RunTestsRequest;
 use crate::actions::symbols::apropos::AproposRequest;
 use crate::actions::symbols::names::{Accessible, AccessibleNamesRequest};
+use crate::actions::uses::text_places::is_definition;
+use crate::answer::Location;
 use crate::engine::control::Control;
 use crate::handle::recovery::LoadedItem;
 use crate::tools::Permission;
+
+/// The maximum number of definitions in unloaded text that a list of symbols has.
+const MAX_SYMBOLS: usize = 1000;
 
 /// The commands that the server executes.
 pub(super) const COMMANDS: [&str; 8] = [
@@ -35,32 +42,86 @@ impl Server {
         if request.pattern.is_empty() {
             return Ok(json!([]));
         }
-        let answer = self.bank()?.ask(&request, control)?;
-        let shown = answer.symbols.iter().filter_map(|found| {
-            let place = self.place(found.place.as_ref()?, control)?;
-            let location = self.locations(vec![Place { ..place }], control).pop()?;
-            Some(json!({ "name": found.name, "kind": 12, "location": location }))
+        let answer = match self.bank()?.ask(&request, &self.optional(control)) {
+            Err(_) if self.is_loading() => Vec::new(),
+            answer => answer?.symbols,
+        };
+        let place = |at: &Location| self.place(at, control);
+        let named =
+            answer.iter().filter_map(|found| Some((found.name.to_string(), place(found.place.as_ref()?)?)));
+        let mut found: Vec<(String, Place)> = named.collect();
+        if self.is_loading() {
+            let pattern = request.pattern.to_uppercase();
+            let part = pattern.rsplit(':').next().unwrap_or_default();
+            let mut defined = Vec::new();
+            self.unloaded_texts(control, |path, text, tokens| {
+                for (name, tokens) in tokens.names().filter(|(name, _)| name.to_uppercase().contains(part)) {
+                    for token in tokens.iter().filter(|token| is_definition(text, token)) {
+                        let place = Place { path: path.to_owned(), range: token.span };
+                        let symbol = token.home().map(|home| format!("{home}::{name}").to_lowercase());
+                        defined.extend(symbol.map(|symbol| (name != part, symbol, place)));
+                    }
+                }
+            })?;
+            defined.sort();
+            found.extend(defined.into_iter().take(MAX_SYMBOLS).map(|(_, name, place)| (name, place)));
+        }
+        let shown = found.into_iter().filter_map(|(name, place)| {
+            let location = self.locations(vec![place], control).pop()?;
+            Some(json!({ "name": name, "kind": 12, "location": location }))
         });
         Ok(shown.collect())
     }
 
     /// Returns the names that are accessible in a package. The result is cached until the index
-    /// changes.
+    /// changes or a load ends.
     pub(super) fn names(
         &self,
         request: &AccessibleNamesRequest,
         control: &Control,
     ) -> Result<Arc<Vec<Accessible>>, RequestRefusal> {
         let bank = self.bank()?;
-        let stamp = bank.index().stamp();
+        let stamp = (bank.index().stamp(), self.is_loading());
         let mut known = self.cached_names.lock();
         if let Some((_, _, names)) = known.iter().find(|(at, of, _)| *at == stamp && of == request) {
             return Ok(Arc::clone(names));
         }
         known.retain(|(at, of, _)| *at == stamp && of != request);
-        let names = Arc::new(bank.ask(request, control)?);
+        let mut names = bank.ask(request, control)?;
+        if stamp.1 {
+            self.add_names_in_text(request, &mut names, control)?;
+        }
+        let names = Arc::new(names);
         known.push((stamp, request.clone(), Arc::clone(&names)));
         Ok(names)
+    }
+
+    /// Adds the names of `request`'s package, and of the packages that it uses, in unloaded text.
+    fn add_names_in_text(
+        &self,
+        request: &AccessibleNamesRequest,
+        names: &mut Vec<Accessible>,
+        control: &Control,
+    ) -> Result<(), RequestRefusal> {
+        let (bank, project) = (self.bank()?, self.bank()?.project());
+        let asked = request.prefix.as_ref().unwrap_or(&request.package);
+        let mut homes = HashSet::from([asked.clone()]);
+        for package in project.unloaded_packages(&project.tree_view(), asked) {
+            homes.extend(package.names.iter().chain(&package.uses).cloned());
+        }
+        if request.prefix.is_none() && names.is_empty() {
+            let standard = AccessibleNamesRequest { package: "COMMON-LISP".into(), ..request.clone() };
+            names.extend(bank.ask(&standard, control)?);
+        }
+        self.unloaded_texts(control, |_, _, tokens| {
+            for (name, tokens) in tokens.names() {
+                let home = tokens.iter().find_map(|token| token.home().filter(|home| homes.contains(*home)));
+                names.extend(home.map(|home| Accessible::new(name, SymbolName::new(home, name))));
+            }
+        })?;
+        names.sort_by(|one, other| one.written.cmp(&other.written));
+        names.dedup_by(|one, other| one.written == other.written);
+        Ok(())
     }
 
     /// Loads an item and records it, so that it is loaded again after a restart.

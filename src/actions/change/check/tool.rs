@@ -54,7 +54,10 @@ pub(crate) fn tool() -> Tool {
             and neither --allow-eval nor --allow-edits. Use it before writing an edit.",
         effect: Effect::Runs,
     };
-    Tool::new::<CheckArguments, LookupReply<CheckAnswer>>(about, check).may_need(FREE).starts(Starts::Copy)
+    Tool::new::<CheckArguments, LookupReply<CheckAnswer>>(about, check)
+        .may_need(FREE)
+        .starts(Starts::Copy)
+        .joins_loads()
 }
 
 fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<ToolAnswer, Failure> {

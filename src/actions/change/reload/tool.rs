@@ -54,7 +54,7 @@ pub(crate) fn tool() -> Tool {
             editing files. Runs the project's code.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, LookupReply<ListedReload>>(about, reload)
+    Tool::new::<Arguments, LookupReply<ListedReload>>(about, reload).joins_loads()
 }
 
 fn reload(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {

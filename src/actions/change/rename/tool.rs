@@ -98,6 +98,7 @@ pub(crate) fn tool() -> Tool {
         .may_need(&[Permission::Edits])
         .starts(Starts::Copy)
         .of_image()
+        .joins_loads()
 }
 
 /// The answer of the tool.

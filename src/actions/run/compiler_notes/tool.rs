@@ -16,7 +16,7 @@ pub(crate) fn tool() -> Tool {
             uses.",
         effect: Effect::Runs,
     };
-    Tool::new::<CompilerNotesRequest, LookupReply<CompilerNotes>>(about, notes).of_image()
+    Tool::new::<CompilerNotesRequest, LookupReply<CompilerNotes>>(about, notes).of_image().joins_loads()
 }
 
 fn notes(session: &Session, request: CompilerNotesRequest, call: &Call) -> Result<ToolAnswer, Failure> {

@@ -57,6 +57,7 @@ pub(crate) fn tool() -> Tool {
         .needs(Permission::Eval)
         .starts(Starts::Copy)
         .of_image()
+        .joins_loads()
 }
 
 /// The maximum number of output characters in an answer that has a size budget.

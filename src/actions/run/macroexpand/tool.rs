@@ -61,6 +61,7 @@ pub(crate) fn tool() -> Tool {
     Tool::new::<Arguments, LookupReply<MacroexpandAnswer>>(about, expand)
         .may_need(&[Permission::Eval])
         .of_image()
+        .joins_loads()
 }
 
 fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {

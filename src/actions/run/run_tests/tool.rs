@@ -61,7 +61,7 @@ pub(crate) fn tool() -> Tool {
             the actual value. A test that hangs, exits or fills the heap fails without affecting the others.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, LookupReply<TestRun>>(about, run).starts(Starts::Copy).of_image()
+    Tool::new::<Arguments, LookupReply<TestRun>>(about, run).starts(Starts::Copy).of_image().joins_loads()
 }
 
 fn run(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
