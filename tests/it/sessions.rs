@@ -71,6 +71,7 @@ sessions! {
     unloaded_uses_are_reported_by_every_tool
     unusual_names_and_places_work
     users_match_the_text
+    uses_are_selected_by_type
 }
 
 fn session(name: &str) {

@@ -33,6 +33,9 @@ pub(super) fn references(answer: &CodeFindReferencesAnswer, worded: impl Fn(&Cau
     };
     for found in &answer.refs {
         let _ = write!(text, "\n  {}: {}", found.place, found.use_type);
+        if let Some(parent) = &found.handles {
+            let _ = write!(text, " of the parent {parent}");
+        }
         if found.written && found.use_type != UseType::Set {
             text.push_str(", written");
         }

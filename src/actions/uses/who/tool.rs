@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::actions::missing::{LookupReply, of_error};
+use crate::actions::uses::source_text::{Sourced, sourced};
 use crate::actions::uses::unloaded::UnloadedMatches;
 use crate::actions::uses::who::{Elsewhere, Position, SetfUse, TopLevelUse, User, Users, WhoRequest, text};
 use crate::answer::designator::PrintedName;
@@ -254,11 +255,8 @@ pub(crate) fn specializes() -> Tool {
 
 fn tool(kind: Kind, name: &'static str, title: &'static str, description: &'static str) -> Tool {
     let about = About { name, title, description, effect: Effect::Reads };
-    Tool::new::<Arguments, LookupReply<ListedUsers>>(about, move |session, given, call| {
-        who(session, kind, given, call)
-    })
-    .of_image()
-    .immediate()
+    let list = move |session: &Session, given, call: &Call| who(session, kind, given, call);
+    Tool::new::<Sourced<Arguments>, LookupReply<ListedUsers>>(about, sourced(list)).of_image().immediate()
 }
 
 fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
