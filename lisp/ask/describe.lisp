@@ -201,6 +201,15 @@
   "Return the name of CLASS."
   (name-text (or (class-name class) class)))
 
+(defun written-initform (slot owner)
+  "Return the initform of SLOT, a direct slot of the class OWNER, as its definition has it."
+  ;; SBCL quotes the initform of a condition's slot.
+  (let ((form (sb-mop:slot-definition-initform slot)))
+    (if (and (typep owner 'condition-class)
+             (typep form '(cons (eql quote) (cons t null))))
+        (second form)
+        form)))
+
 (defun slot-json (slot owner inherited)
   "Return SLOT, a direct slot of the class OWNER, as a JSON object."
   ;; INHERITED is true if the class that is being described is a subclass of OWNER.
@@ -220,7 +229,7 @@
                           (mapcar #'name-text (sb-mop:slot-definition-writers slot)))
             "type" (unless (eq type t) (type-text type))
             "initform" (and (sb-mop:slot-definition-initfunction slot)
-                            (form-text (sb-mop:slot-definition-initform slot)))
+                            (form-text (written-initform slot owner)))
             "allocation" (unless (eq allocation :instance) (form-text allocation))
             "documentation" (and (typep slot 'sb-mop:standard-direct-slot-definition)
                                  (documentation-text slot t))

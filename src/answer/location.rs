@@ -45,6 +45,13 @@ impl Location {
         Self { line: Some(line), column: Some(column), ..self }
     }
 
+    /// Reads `file:line:column`.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let mut parts = text.rsplitn(3, ':');
+        let (column, line) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        Some(Self::new(parts.next()?).at(LineColumn { line, column }))
+    }
+
     /// Formats the position without the file's name: `line:column`.
     pub fn in_file(&self) -> String {
         let parts = [self.line, self.column].into_iter().flatten();

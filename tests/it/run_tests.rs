@@ -68,6 +68,41 @@ fn assertion_counts_agree_with_the_frameworks() {
     }
 }
 
+/// In each framework, a test is a definition, and the caller of what it calls, with its place.
+#[test]
+fn tests_are_definitions_and_callers() {
+    own_process!([("CL_SOURCE_REGISTRY", frameworks())]);
+    let root = Folder::new("defined");
+    write_project(&root, include_str!("../frameworks/suites.txt"));
+    write_project(&root.join("doubles"), include_str!("../frameworks/doubles.txt"));
+    let world = World::at(root, &[]);
+    for (framework, test, place, uses) in [
+        ("fiveam", "reason", "15:7", 2),
+        ("fiasco", "wrong", "4:10", 2),
+        ("rt", "wrong", "4:10", 1),
+        ("1am", "wrong", "4:7", 1),
+        ("rove", "wrong", "7:10", 2),
+        ("parachute", "bad", "5:14", 1),
+        ("lisp-unit2", "wrong", "4:14", 1),
+        ("prove", "tested", "3:10", 2),
+    ] {
+        world.ask("load-system", json!({ "system": format!("fr/{framework}") }));
+        let (file, name) = (format!("t-{framework}.lisp"), format!("t-{framework}::{test}"));
+        let found = world.ask("find-definition", json!({ "name": name }));
+        assert_eq!(strings(&found["definitions"], "at"), [format!("{file}:{place}")], "{found:#}");
+        let outline = world.ask("outline", json!({ "path": file, "kinds": ["test"] }));
+        assert!(strings(&outline["definitions"], "name").contains(&name), "{outline:#}");
+        let found = world.ask("who-calls", json!({ "name": "fr.lib:twice" }));
+        let users = found["users"].as_array().unwrap();
+        let user = users.iter().find(|user| user["name"] == *name);
+        let user = user.unwrap_or_else(|| panic!("{name}: {found:#}"));
+        assert!(user["at"].as_str().unwrap().starts_with(&file), "{user:#}");
+        assert_eq!(user["uses"].as_u64().unwrap_or(1), uses, "{user:#}");
+        let is_lambda = |user: &Value| user["name"].as_str().unwrap().starts_with("(lambda");
+        assert!(!users.iter().any(is_lambda), "{found:#}");
+    }
+}
+
 /// Checks that the framework's own runner counts the same assertions.
 fn counts_agree(world: &World, framework: &str, run: &Value) {
     let count = |status: &str| run["checks"][status].as_u64().unwrap_or_default();

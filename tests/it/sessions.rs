@@ -75,6 +75,7 @@ sessions! {
     unused_definitions_are_deleted
     unusual_names_and_places_work
     users_match_the_text
+    uses_are_selected_by_type
 }
 
 fn session(name: &str) {

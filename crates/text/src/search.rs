@@ -4,7 +4,8 @@
 use crate::analysis::{hits_of, trigram};
 use crate::cache::TextCache;
 use crate::control::IndexControl;
-use crate::definitions::lisp::LispTextDefinition;
+use crate::definitions::definitions;
+use crate::definitions::lisp::{LispTextDefinition, definitions as lisp_definitions};
 use crate::error::TextError;
 use crate::globs::Globs;
 use crate::index::TextIndex;
@@ -13,7 +14,7 @@ use crate::language::Language;
 use crate::packages;
 use crate::pattern::{Pattern, PatternMeaning, Qualified};
 use crate::retry::SearchInterrupted;
-use crate::scan::TextRole;
+use crate::scan::{TextRole, lisp};
 use crate::store::manifest::FileEntry;
 use crate::store::pages::PageError;
 use crate::store::postings::{self, Hit};
@@ -78,6 +79,8 @@ pub struct TextMatch {
     pub preview: String,
     /// The language of the file.
     pub language: Language,
+    /// The name of the innermost definition around the occurrence, as written.
+    pub within: Option<String>,
 }
 
 /// A definition.
@@ -149,6 +152,13 @@ enum Hits {
     /// Occurrences to find by scanning the text: the identifier, and its definitions in this file.
     Unlocated(Vec<u8>, Vec<LispTextDefinition>),
     Literal(Vec<u32>),
+}
+
+/// Returns the innermost definition around the name at `offset`, except the one with that name.
+fn innermost(definitions: &[LispTextDefinition], offset: u32) -> Option<&LispTextDefinition> {
+    let around = definitions.iter().filter(|around| around.kind != DefinitionKind::Accessor);
+    let around = around.filter(|around| around.form.contains(offset) && around.name.start != offset);
+    around.max_by_key(|around| around.form.start)
 }
 
 struct Searcher<'a> {
@@ -365,6 +375,10 @@ impl Searcher<'_> {
                 }
             };
             let plain = entry.language == Language::TEXT;
+            let defined = match entry.language.dialect() {
+                Some(dialect) => lisp_definitions(&lisp::read(&text.bytes, dialect), &text.bytes),
+                None => definitions(&text.bytes, entry.language, self.control.cancelled),
+            };
             for (offset, role) in hits {
                 let place = text.lines.position(&text.bytes, offset);
                 found.push(TextMatch {
@@ -373,6 +387,10 @@ impl Searcher<'_> {
                     role: role.filter(|_| !plain),
                     preview: preview(text.lines.bytes(&text.bytes, place.line), place.column),
                     language: entry.language,
+                    within: innermost(&defined, offset).map(|around| {
+                        let name = text.bytes.get(around.name.indices()).unwrap_or_default();
+                        decode(name).into_owned()
+                    }),
                 });
             }
         }

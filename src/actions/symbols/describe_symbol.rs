@@ -10,6 +10,8 @@ mod kinds;
 mod uses;
 
 use crate::actions::uses::code_find_references::describe_unloaded;
+use crate::actions::uses::enclosing::Enclosing;
+use crate::actions::uses::graph::function_in;
 use crate::answer::{LispName, NotFound, SourcePlace};
 use std::time::Duration;
 
@@ -229,6 +231,9 @@ pub struct ClassFacet {
     /// The direct subclasses by name; truncated if there are very many.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subclasses: Vec<LispName>,
+    /// The `file:line:column` of each of `subclasses`; empty if it is unknown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subclasses_at: Vec<String>,
     /// The slots: direct slots first, then inherited slots.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slots: Vec<SlotFacet>,
@@ -270,6 +275,9 @@ pub struct SlotFacet {
     /// The documentation string.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub documentation: Option<String>,
+    /// Where its name is in the definition of its class.
+    #[serde(default, rename = "at", skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
     /// The class that it is inherited from; absent for direct slots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<LispName>,
@@ -377,6 +385,7 @@ impl Question for DescribeSymbolRequest {
                 }
                 description.names().into_iter().for_each(|name| name.write(index));
                 locate(&mut description, context.sbcl, context.project);
+                locate_class_parts(&mut description, context);
                 let variable_uses = description
                     .variable
                     .as_ref()
@@ -478,6 +487,21 @@ fn locate(description: &mut Description, files: &SbclSources, project: &Project)
         .chain(description.class.iter_mut().map(|facet| &mut facet.sources))
         .chain([&mut description.setf_expander_sources]);
     lists.flatten().for_each(|source| places.put(source));
+}
+
+/// Adds the places of the subclasses and slots that the text of loaded files shows.
+fn locate_class_parts(description: &mut Description, context: &QueryContext<'_>) {
+    let enclosing = Enclosing::new(context);
+    let symbol = |name: &LispName| function_in(name.canonical()).map(|target| target.symbol);
+    let own = description.symbol.clone();
+    let Some(class) = &mut description.class else { return };
+    let place = |name: &LispName| Some(enclosing.class(&symbol(name)?)?.place.to_string());
+    class.subclasses_at = class.subclasses.iter().map(|name| place(name).unwrap_or_default()).collect();
+    for slot in &mut class.slots {
+        let class = symbol(slot.from.as_ref().unwrap_or(&own)).and_then(|class| enclosing.class(&class));
+        let place = class.zip(symbol(&slot.name)).and_then(|(class, slot)| class.slot(&slot.name));
+        slot.place = place.map(|place| place.to_string());
+    }
 }
 
 impl Description {

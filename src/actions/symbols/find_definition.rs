@@ -17,6 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::actions::uses::code_find_references::found;
+use crate::actions::uses::enclosing::Enclosing;
 use crate::actions::uses::symbol_uses::SymbolUses;
 use crate::actions::uses::unloaded::{TextDefined, text_definitions};
 use crate::answer::NotFound;
@@ -338,6 +339,7 @@ pub(crate) fn find_definition(
         FunctionName::Plain => project.naming(&sought.name),
         _ => Vec::new(),
     };
+    let enclosing = Enclosing::new(context);
     for (found, alias) in aliased {
         let assigned = assignments(context, sought, alias, &found);
         definitions.extend(if assigned.is_empty() { vec![found] } else { assigned });
@@ -347,13 +349,15 @@ pub(crate) fn find_definition(
         for found in file.occurrences(sought, &|_| false) {
             // Skip a form if the image reported its definition, because the first argument of a
             // `def…` macro is not always the name that the form defines.
-            if !defines(found.role) || named.contains(&(path.clone(), found.form)) {
+            let place = Location::placed(project.shown(&path), &file, found.range);
+            let is_test = || found.definer.is_some() && enclosing.names_test(sought, &place);
+            if named.contains(&(path.clone(), found.form)) || !(defines(found.role) || is_test()) {
                 continue;
             }
             definitions.push(FoundDefinition {
                 kind: found.definer.map_or(LispKind::Name, |definer| LispKind::from_name(&definer)),
                 name: resolved.name.clone(),
-                place: Location::placed(project.shown(&path), &file, found.range),
+                place,
                 context: Some(file.line_at(found.range)),
                 evidence: if file.is_fresh() { Evidence::Exact } else { Evidence::Approximate },
                 defines: None,

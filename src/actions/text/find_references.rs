@@ -176,6 +176,9 @@ pub struct TextReference {
     /// The symbol in the image, for loaded Lisp files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub symbol: Option<LispName>,
+    /// The definition that contains it.
+    #[serde(rename = "in", skip_serializing_if = "Option::is_none")]
+    pub within: Option<String>,
 }
 
 /// The position of a page in the list of all references.
@@ -328,6 +331,7 @@ fn reference(found: TextMatch, resolve: Option<SymbolResolver<'_>>) -> TextRefer
         place: Location::new(shown(&found.path)).at(found.place),
         role: found.role,
         preview: found.preview,
+        within: found.within,
         symbol,
     }
 }

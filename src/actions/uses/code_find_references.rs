@@ -18,16 +18,16 @@ pub use answer::{CodeFindReferencesAnswer, CodeFindReferencesRequest, CodeRefere
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::enclosing::Enclosing;
+use super::enclosing::{Enclosing, ParsedFile};
 use super::strings::{NameInString, StringKind, strings_naming};
-use super::symbol_uses::{PlacedUse, RecordedUse, SymbolUses};
+use super::symbol_uses::{PlacedUse, RecordedUse, SymbolUses, compiled_from};
 use super::unloaded::{TextDefined, TextState, TextUse, TextUses, text_counts, text_definitions, text_uses};
 use super::via::{ExpansionOrigin, Origins};
 use super::who::{Position, SetfUse};
-use crate::answer::designator::{Designator, PrintedName};
+use crate::answer::designator::{Designator, FunctionName, PrintedName};
 use crate::answer::location::columns;
 use crate::answer::lookup::{Asked, Lookup};
 use crate::answer::package_owner::PackageOwner;
@@ -56,7 +56,10 @@ impl Question for CodeFindReferencesRequest {
         control: &Control,
     ) -> Result<CodeFindReferencesAnswer, Error> {
         control.check()?;
-        with_search(context, self, control, |search, index, looked_up_in| {
+        with_search(context, self, control, |mut search, index, looked_up_in| {
+            if self.types.contains(&UseType::Handler) {
+                search.add_parents_handlers(context, self.project_only);
+            }
             let is_searched = !self.written && !search.uses.is_standard() && search.uses.with_text();
             let strings = match is_searched {
                 true => strings_naming(search.project, search.now, search.uses),
@@ -186,11 +189,7 @@ fn search<'a>(
         uses,
         control,
         facts: SymbolNamespaces::recorded(&recorded.kinds),
-        counts: OccurrenceCounts {
-            left_out,
-            without_file: recorded.without_file.len(),
-            ..OccurrenceCounts::default()
-        },
+        counts: OccurrenceCounts { left_out, ..OccurrenceCounts::default() },
         origins: Origins::new(project, now),
         enclosing: Enclosing::new(context),
         lines: BTreeMap::new(),
@@ -210,6 +209,12 @@ fn search<'a>(
     for text in texts {
         search.text(text);
     }
+    // The text shows the uses in tests that are compiled at run time.
+    let found = search.lines.values().flat_map(|line| &line.found);
+    let found = found.filter(|found| !found.recorded && found.use_type.kind().is_some());
+    let files: BTreeSet<PathBuf> = found.map(|found| project.native(&found.place.file)).collect();
+    let is_unknown = |(name, _): &&(String, Kind)| !files.iter().any(|file| compiled_from(name, file));
+    search.counts.without_file = recorded.without_file.iter().filter(is_unknown).count();
     search
 }
 
@@ -324,6 +329,8 @@ pub(crate) struct UseOnLine {
     pub(crate) called: SetfUse,
     /// Whether the compiler recorded the use. Otherwise only the text shows it.
     pub(crate) recorded: bool,
+    /// For a handler of a parent condition: the canonical name of that condition.
+    handles: Option<String>,
 }
 
 impl UseOnLine {
@@ -348,6 +355,7 @@ impl UseOnLine {
             origin: None,
             called: recorded.called(),
             recorded: true,
+            handles: None,
         }
     }
 }
@@ -495,10 +503,20 @@ impl UseSearch<'_> {
             self.placed(&shown, &file, placed, &forms, &mut claimed);
         }
         for occurrence in self.control.until_cancelled(&occurrences) {
-            if !claimed.contains(&occurrence.range)
+            let place = Location::placed(&shown, &file, occurrence.range);
+            if occurrence.definer.is_some() && self.enclosing.names_test(self.uses.sought(), &place) {
+                self.counts.definitions += 1;
+            } else if !claimed.contains(&occurrence.range)
                 && let Some((use_type, sure)) = classify_occurrence(occurrence, self.facts)
                 && self.is_at(&file, occurrence.range)
             {
+                let use_type = match use_type {
+                    UseType::Class | UseType::Type if file.is_fresh() => {
+                        let text = self.enclosing.text(&shown);
+                        text.and_then(|text| class_use(&text, occurrence.range)).unwrap_or(use_type)
+                    }
+                    _ => use_type,
+                };
                 let sure = sure && file.is_fresh();
                 let evidence = if sure { Evidence::Exact } else { Evidence::Approximate };
                 let called = match occurrence.access {
@@ -509,7 +527,7 @@ impl UseSearch<'_> {
                     PlaceAccess::ReadWrite => SetfUse::Both,
                 };
                 for use_type in by_access(use_type, occurrence.access) {
-                    let place = Location::placed(&shown, &file, occurrence.range);
+                    let place = place.clone();
                     let is_code = !use_type.is_declaration();
                     let caller = is_code.then(|| self.enclosing.function(&place, &callers)).flatten();
                     let found = UseOnLine {
@@ -521,6 +539,7 @@ impl UseSearch<'_> {
                         origin: None,
                         called,
                         recorded: false,
+                        handles: None,
                     };
                     self.add(&file, occurrence.range, found);
                 }
@@ -608,16 +627,17 @@ impl UseSearch<'_> {
             if evidence == Evidence::Exact {
                 claimed.insert(placement.range);
             }
-            let use_type = use_type(recorded.kind);
+            let place = Location::placed(shown, file, placement.range);
+            // SBCL names an unnamed function of top-level code after its file.
+            let within = recorded.caller.as_deref().and_then(|caller| PrintedName::parse(caller).within);
+            let unnamed = within.filter(|within| within.starts_with('"'));
+            let test = unnamed.and_then(|_| self.enclosing.test(&place));
             let found = UseOnLine {
                 evidence,
-                place: Location::placed(shown, file, placement.range),
-                use_type,
-                caller: recorded.caller.clone(),
+                caller: test.or_else(|| recorded.caller.clone()),
                 via,
                 origin,
-                called: recorded.called(),
-                recorded: true,
+                ..UseOnLine::approximate(place, recorded)
             };
             self.add(file, placement.range, found);
         }
@@ -668,6 +688,18 @@ impl UseSearch<'_> {
             }
             !tokens.is_empty()
         });
+        if !request.types.is_empty() {
+            let is_wanted = |found: &UseOnLine| {
+                request.types.contains(&found.use_type)
+                    || (found.is_written() && request.types.contains(&UseType::Set))
+            };
+            self.lines.retain(|_, line| {
+                line.found.retain(is_wanted);
+                !line.found.is_empty()
+            });
+            // Text that is not loaded may have any use.
+            text.lines.retain(|found| matches!(found.state, TextState::NotLoaded | TextState::Changed));
+        }
         if request.written {
             self.lines.retain(|_, line| line.is_written());
             text.lines.clear();
@@ -707,6 +739,71 @@ impl UseSearch<'_> {
             stale: stale.into_iter().collect(),
         }
     }
+}
+
+impl UseSearch<'_> {
+    /// Adds the handlers of the condition's parents.
+    fn add_parents_handlers(&mut self, context: &QueryContext<'_>, project_only: bool) {
+        let (mut parents, mut at) = (vec![self.uses.sought().clone()], 0);
+        while let Some(condition) = parents.get(at) {
+            let mut above = parents_of(&self.enclosing, condition);
+            above.retain(|parent| !parents.contains(parent));
+            parents.append(&mut above);
+            at += 1;
+        }
+        for parent in &parents[1..] {
+            let Some(symbol) = context.index.named(parent) else { continue };
+            let uses = SymbolUses::new(&context.index, symbol, FunctionName::Plain);
+            let wanted = |path: &Path| !project_only || self.now.contains(path);
+            for (key, line) in search(context, &uses, self.now, self.control, wanted).lines {
+                for found in line.found.into_iter().filter(|found| found.use_type == UseType::Handler) {
+                    let handles = Some(context.index.symbol_text(symbol));
+                    let known = self.lines.entry(key.clone()).or_default();
+                    known.found.insert(UseOnLine { handles, ..found });
+                    known.stale |= line.stale;
+                    known.context.get_or_insert_with(|| line.context.clone().unwrap_or_default());
+                }
+            }
+        }
+    }
+}
+
+/// Returns the direct parents of a condition, from its definition in the text.
+fn parents_of(enclosing: &Enclosing<'_>, condition: &SymbolName) -> Vec<SymbolName> {
+    let standard = |name: &str| SymbolName::new("COMMON-LISP", name);
+    if condition.package == "COMMON-LISP" {
+        let rows = include_str!("code_find_references/conditions.table").lines();
+        let mut rows = rows.map(|row| row.split_once(':').unwrap_or_default());
+        let row = rows.find(|(name, _)| *name == condition.name);
+        return row.into_iter().flat_map(|(_, parents)| parents.split_whitespace()).map(standard).collect();
+    }
+    let parents = enclosing.class(condition).map(|class| class.superclasses()).unwrap_or_default();
+    if parents.is_empty() { vec![standard("CONDITION")] } else { parents }
+}
+
+/// Returns the special type of a use of a class at `range`, by the form around it: the type of a
+/// handler's clause, or a superclass in a definition.
+fn class_use((bytes, text, _): &ParsedFile, range: Range) -> Option<UseType> {
+    let mut around = text.token_at(range.start)?.form;
+    // The place of the use in each list around it, from the innermost list.
+    let mut places = Vec::new();
+    while let Some(list) = around {
+        let place = text.elements(list).position(|datum| text.span(datum).contains(range.start))?;
+        places.push(place);
+        let form = text.form(list)?;
+        let operator = text.head(form).map(|head| head.symbol(bytes).name);
+        let is_first = |above: usize| places.iter().rev().nth(above) == Some(&0);
+        match (operator.as_deref(), place) {
+            (Some("HANDLER-CASE"), 2..) if is_first(1) => return Some(UseType::Handler),
+            (Some("HANDLER-BIND"), 1) if is_first(2) => return Some(UseType::Handler),
+            (Some("DEFCLASS" | "DEFINE-CONDITION"), 2) if places.len() == 2 => {
+                return Some(UseType::Subclass);
+            }
+            (Some("DEFSTRUCT"), 1) if places.len() == 3 && places[0] == 1 => return Some(UseType::Subclass),
+            _ => around = form.parent,
+        }
+    }
+    None
 }
 
 impl UsesOnLine {
@@ -761,6 +858,7 @@ impl UsesOnLine {
             context: self.context,
             caller: first.caller.or(caller).map(|caller| LispName::new(index, caller)),
             evidence: first.evidence,
+            handles: first.handles.as_deref().map(|parent| LispName::new(index, parent)),
             via_template: match &first.origin {
                 Some(ExpansionOrigin::InTemplate(place)) => Some(place.clone()),
                 _ => None,

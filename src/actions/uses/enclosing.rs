@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-use steelbank_reader::{Datum, Dialect, Features, FormId, LispText};
+use steelbank_reader::{Datum, Dialect, Features, FormId, LispText, Token};
 use steelbank_text::DefinitionKind;
 
 use super::graph::{Node, Target};
@@ -16,9 +16,10 @@ use super::outline::{DefinitionInFile, definitions_in};
 use crate::answer::Location;
 use crate::handle::QueryContext;
 use steelbank_reader::lines::{LineIndex, PositionEncoding};
+use steelbank_xref::{Index, SymbolName};
 
 /// A file's bytes, and the forms and the lines in them.
-type ParsedFile = (Vec<u8>, LispText, LineIndex);
+pub(crate) type ParsedFile = (Vec<u8>, LispText, LineIndex);
 
 /// Finds enclosing definitions. Reads each file once.
 pub(crate) struct Enclosing<'a> {
@@ -56,7 +57,7 @@ impl<'a> Enclosing<'a> {
     }
 
     /// Returns the printed name of the innermost definition around `place` that contains code: a
-    /// function, method, macro, compiler macro or setf definition, or a form of another operator
+    /// function, method, macro, compiler macro, setf definition or test, or a form of another operator
     /// that defines one of the functions `compiled`. Returns `None` for top-level code.
     pub(crate) fn function(&self, place: &Location, compiled: &BTreeSet<&str>) -> Option<String> {
         let definitions = self.definitions(&place.file);
@@ -69,6 +70,48 @@ impl<'a> Enclosing<'a> {
         Some(match known.definition.kind {
             DefinitionKind::Macro => format!("(MACRO-FUNCTION {name})"),
             _ => name,
+        })
+    }
+
+    /// Returns the name of the test around `place`. Frameworks often give a test's code to an
+    /// unnamed function, or compile it at run time.
+    pub(crate) fn test(&self, place: &Location) -> Option<String> {
+        let definitions = self.definitions(&place.file);
+        let is_test = |known: &DefinitionInFile| known.definition.kind == DefinitionKind::Test;
+        innermost(&definitions, place, is_test).map(DefinitionInFile::canonical)
+    }
+
+    /// Whether the token of `symbol` at `place` is the name in a form that defines a test.
+    pub(crate) fn names_test(&self, symbol: &SymbolName, place: &Location) -> bool {
+        self.definitions(&place.file).iter().any(|known| {
+            let name = known.definition.place;
+            known.definition.kind == DefinitionKind::Test
+                // The token can have a package prefix.
+                && (place.line == Some(name.line) && place.column <= Some(name.column))
+                && known.full_name().as_ref() == Some(symbol)
+        })
+    }
+
+    /// Finds the definition of a class, condition or structure in the loaded files.
+    pub(crate) fn class(&self, class: &SymbolName) -> Option<ClassInText<'_>> {
+        use DefinitionKind::{Class, Condition, Struct};
+        let is_its = |known: &DefinitionInFile| {
+            matches!(known.definition.kind, Class | Condition | Struct)
+                && known.full_name().as_ref() == Some(class)
+        };
+        self.context.project.naming(&class.name).into_iter().find_map(|version| {
+            let definitions = self.definitions(&self.context.project.shown(&version.path));
+            let known = definitions.iter().find(|known| is_its(known))?;
+            let file = self.text(&known.path)?;
+            let (bytes, text, lines) = &*file;
+            let name = lines.offset(bytes, known.definition.place, PositionEncoding::Characters)?;
+            let mut form = text.token_at(name)?.form?;
+            // The name of a structure may be in a list with options.
+            if text.elements(form).next().is_some_and(|first| text.span(first).contains(name)) {
+                form = text.form(form)?.parent?;
+            }
+            let package = known.definition.package.clone();
+            Some(ClassInText { index: &self.context.index, place: known.place(), file, form, package })
         })
     }
 
@@ -133,6 +176,52 @@ impl<'a> Enclosing<'a> {
     }
 }
 
+/// The form that defines a class, condition or structure.
+pub(crate) struct ClassInText<'a> {
+    index: &'a Index,
+    /// The place of the class's name.
+    pub(crate) place: Location,
+    file: Rc<ParsedFile>,
+    form: FormId,
+    package: Option<String>,
+}
+
+impl ClassInText<'_> {
+    /// Returns the token of a symbol, or the first token of a list.
+    fn token(&self, datum: Datum) -> Option<&Token> {
+        let text = &self.file.1;
+        match datum {
+            Datum::Token(token) => text.tokens().get(token),
+            Datum::Form(list) => text.tokens().get(text.form(list)?.tokens())?.first(),
+        }
+    }
+
+    /// Lists the direct superclasses in the form.
+    pub(crate) fn superclasses(&self) -> Vec<SymbolName> {
+        let (bytes, text) = (&self.file.0, &self.file.1);
+        let Some(Datum::Form(list)) = text.elements(self.form).nth(2) else { return Vec::new() };
+        let symbol = |datum: Datum| {
+            let read = self.token(datum)?.symbol(bytes);
+            let package = read.package.as_deref().or(self.package.as_deref())?;
+            Some(self.index.full_name(self.index.symbol_named(package, &read.name)?.0))
+        };
+        text.elements(list).filter_map(symbol).collect()
+    }
+
+    /// Returns the place of the slot's name in the form.
+    pub(crate) fn slot(&self, name: &str) -> Option<Location> {
+        let (bytes, text, lines) = &*self.file;
+        let is_structure = text.head(text.form(self.form)?)?.is_named(bytes, "DEFSTRUCT");
+        let slots: Vec<Datum> = match text.elements(self.form).nth(3) {
+            Some(Datum::Form(list)) if !is_structure => text.elements(list).collect(),
+            _ => text.elements(self.form).skip(2).collect(),
+        };
+        let mut names = slots.into_iter().filter_map(|slot| self.token(slot));
+        let token = names.find(|token| token.symbol(bytes).name == name)?;
+        Some(Location::in_text(&*self.place.file, lines, bytes, token.span))
+    }
+}
+
 /// Whether a definition of this kind contains code and can be a user.
 fn is_function(kind: DefinitionKind) -> bool {
     matches!(
@@ -143,6 +232,7 @@ fn is_function(kind: DefinitionKind) -> bool {
             | DefinitionKind::Macro
             | DefinitionKind::Setf
             | DefinitionKind::CompilerMacro
+            | DefinitionKind::Test
     )
 }
 

@@ -26,6 +26,8 @@ pub mod occurrences;
 pub mod open_text;
 pub mod outline;
 pub mod path;
+#[cfg(feature = "server")]
+pub(crate) mod source_text;
 pub(crate) mod strings;
 pub(crate) mod symbol_uses;
 pub(crate) mod text_places;

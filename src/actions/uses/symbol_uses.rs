@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::who::SetfUse;
 use crate::answer::LispName;
-use crate::answer::designator::FunctionName;
+use crate::answer::designator::{FunctionName, PrintedName};
 use crate::answer::package_owner::PackageOwner;
 use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, XrefRecord};
 use crate::source::tap::roles::SyntaxRole;
@@ -21,6 +21,14 @@ pub(crate) struct SymbolUses<'a> {
     symbol: Symbol,
     function_name: FunctionName,
     sought: SymbolName,
+}
+
+/// Whether SBCL named an unnamed function after the file `source` or its compiled file, as it does
+/// for code that runs at load time: `(LAMBDA () :IN "…/tests.fasl")`.
+pub(super) fn compiled_from(function: &str, source: &Path) -> bool {
+    let within = PrintedName::parse(function).within.unwrap_or_default().trim_matches('"');
+    let stem = |path: &Path| path.with_extension("").into_os_string().into_encoded_bytes();
+    stem(Path::new(within)).ends_with(&stem(source))
 }
 
 /// A use that the compiler recorded, or a use by top-level code from the sidecar.

@@ -21,7 +21,10 @@ const GROUPS: [(&str, &[UseType]); 8] = [
     ("Expanded", &[UseType::Macro]),
     ("Read", &[UseType::Reference]),
     ("Written or bound", &[UseType::Set, UseType::Bind]),
-    ("As a class or type", &[UseType::Class, UseType::Type, UseType::Specialize]),
+    (
+        "As a class or type",
+        &[UseType::Class, UseType::Subclass, UseType::Handler, UseType::Type, UseType::Specialize],
+    ),
     ("As a slot", &[UseType::Slot]),
     ("In macros' templates", &[UseType::Template]),
     (

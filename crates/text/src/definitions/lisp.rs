@@ -106,9 +106,29 @@ impl Finder<'_> {
                 return self.add(first, kind, after.is_none());
             }
             (Dialect::CommonLisp, "DEFCLASS" | "DEFINE-CONDITION") => self.accessors(),
+            (Dialect::CommonLisp, "TEST") if !self.is_test(first) => return,
             _ => {}
         }
         self.add(first, kind, false);
+    }
+
+    /// Whether `(test first …)` defines a test, as in FiveAM and 1AM: it is at top level, and names
+    /// the test by a symbol or a list `(name :option …)`. Otherwise it calls a function TEST.
+    fn is_test(&self, first: Datum) -> bool {
+        let is_symbol = |datum: Option<Datum>, keyword: bool| {
+            let Some(Datum::Token(index)) = datum else { return false };
+            self.text.tokens().get(index).is_some_and(|token| {
+                token.kind == TokenKind::Symbol && (token.marker == Marker::Keyword) == keyword
+            })
+        };
+        let named = match first {
+            Datum::Token(_) => is_symbol(Some(first), false),
+            Datum::Form(id) => {
+                let mut elements = self.text.elements(id);
+                is_symbol(elements.next(), false) && is_symbol(elements.next(), true)
+            }
+        };
+        named && self.form.parent.is_none()
     }
 
     fn is_lambda(&self, value: Datum) -> bool {
@@ -216,7 +236,8 @@ mod tests {
              (progn (defvar *x* 1)) (eval-when (:load-toplevel) (defconstant +k+ 1)) (asdf:defsystem \"app\")
              (defclass c () ((a :accessor c-a :reader a) (b :writer (setf c-b)))) '(defun no ()) `(defun ,no ()) #+nil (defun gone ())
              (define-frob thing 1) (let () (defun inner ())) (defcfun (\"strlen\" c-strlen) :int) (defvar *only-special*)
-             (defmethod print-object ((x c) stream)) (default x)",
+             (defmethod print-object ((x c) stream)) (default x) (deftest t1 () (test inner (is 1))) (5am:test t2 (is 1))
+             (test (t3 :suite s) (is 1)) (test 4 (f)) (test (f 1) 2) (test 'x 1) (test :y 1) (parachute:define-test \"t4\")",
             &[
                 ("package", "app"),
                 ("function", "f"),
@@ -234,6 +255,10 @@ mod tests {
                 ("function", "inner"),
                 ("function", "c-strlen"),
                 ("method", "print-object"),
+                ("test", "t1"),
+                ("test", "t2"),
+                ("test", "t3"),
+                ("test", "t4"),
             ],
         );
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// The version of the index format. Must change whenever the same files would give a different
 /// index.
-const FORMAT: u64 = 9;
+const FORMAT: u64 = 10;
 
 /// The reason why a file is not indexed.
 #[derive(

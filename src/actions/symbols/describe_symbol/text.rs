@@ -72,6 +72,15 @@ fn describe_operator(operator: &str, description: &Description) -> String {
     text
 }
 
+/// Appends a documentation string below a heading.
+fn docstring(text: &mut String, heading: &str, documentation: &str) {
+    let _ = write!(text, "\n  {heading}:");
+    for line in documentation.strip_suffix('\n').unwrap_or(documentation).split('\n') {
+        let indent = if line.trim_end().is_empty() { "" } else { "    " };
+        let _ = write!(text, "\n{indent}{line}");
+    }
+}
+
 fn contract_lines(
     text: &mut String,
     arglist: Option<&str>,
@@ -87,12 +96,7 @@ fn contract_lines(
         let _ = write!(text, "\n  Value: {value}");
     }
     if let Some(documentation) = documentation.filter(|text| !text.is_empty()) {
-        text.push_str("\n  Documentation:");
-        let documentation = documentation.strip_suffix('\n').unwrap_or(documentation);
-        for line in documentation.split('\n') {
-            let indent = if line.trim_end().is_empty() { "" } else { "    " };
-            let _ = write!(text, "\n{indent}{line}");
-        }
+        docstring(text, "Documentation", documentation);
     }
     if let Some(source) = source
         && let Some(offset) = source.octet_offset
@@ -110,6 +114,11 @@ fn facets(text: &mut String, description: &Description) {
     }
     if description.setf_expander {
         definition(text, "setf expander", None, &description.setf_expander_sources);
+    }
+    // The contract's lines have the documentation of one kind only.
+    let class = description.class.as_ref().and_then(|facet| facet.documentation.as_deref());
+    if let Some(documentation) = class.filter(|class| Some(*class) != description.documentation()) {
+        docstring(text, "Documentation as class", documentation);
     }
     if let Some(package) = &description.package_of_that_name {
         let _ = write!(text, "\n  Names the package {package}");
@@ -154,7 +163,11 @@ fn class_parts(text: &mut String, class: &ClassFacet) {
         }
     }
     if class.subclass_count > 0 {
-        let _ = write!(text, "\n  Subclasses: {}", listed(&class.subclasses));
+        let named = class.subclasses.iter().zip(&class.subclasses_at).map(|(name, at)| match &**at {
+            "" => name.to_string(),
+            at => format!("{name} ({at})"),
+        });
+        let _ = write!(text, "\n  Subclasses: {}", listed(&named.collect::<Vec<_>>()));
         left_out(text, class.subclass_count, class.subclasses.len());
     }
     if !class.slots.is_empty() {
@@ -177,6 +190,7 @@ fn class_parts(text: &mut String, class: &ClassFacet) {
         text.extend(slot.initform.iter().map(|value| part("initform", value)));
         text.extend(slot.allocation.iter().map(|value| part("allocation", value)));
         text.extend(slot.from.iter().map(|name| part("from", name)));
+        text.extend(slot.place.iter().map(|place| part("at", place)));
         if let Some(line) = slot.documentation.as_deref().and_then(|text| text.lines().next()) {
             let _ = write!(text, ": {line}");
         }

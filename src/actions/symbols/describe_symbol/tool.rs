@@ -2,6 +2,7 @@
 
 use super::{DescribeSymbolAnswer, DescribeSymbolRequest, FunctionFacet, PlainFacet};
 use crate::actions::missing::{LookupReply, of_error};
+use crate::actions::uses::source_text::{Sourced, sourced};
 use crate::engine::ALLOWED;
 use crate::tools::budget::shorten;
 use crate::tools::page::{Continued, Part, Sequence};
@@ -26,7 +27,9 @@ impl Sequence for DescribeSymbolAnswer {
             part.keep(&mut class.sources);
             part.keep(&mut class.superclasses);
             part.keep(&mut class.precedence);
-            part.keep(&mut class.subclasses);
+            let kept = part.take(class.subclasses.len());
+            Part::new(kept.start, kept.len()).keep(&mut class.subclasses);
+            Part::new(kept.start, kept.len()).keep(&mut class.subclasses_at);
             part.keep(&mut class.slots);
             part.keep(&mut class.default_initargs);
             class.structure.iter_mut().for_each(|structure| part.keep(&mut structure.constructors));
@@ -76,8 +79,8 @@ pub(crate) fn tool() -> Tool {
             of definition.",
         effect: Effect::Reads,
     };
-    Tool::new::<Continued<DescribeSymbolRequest>, LookupReply<DescribeSymbolAnswer>>(about, describe)
-        .of_image()
+    type Request = Sourced<Continued<DescribeSymbolRequest>>;
+    Tool::new::<Request, LookupReply<DescribeSymbolAnswer>>(about, sourced(describe)).of_image()
 }
 
 fn describe(

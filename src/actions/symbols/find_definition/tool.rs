@@ -2,6 +2,7 @@
 
 use super::{FindDefinitionAnswer, FindDefinitionRequest};
 use crate::actions::missing::{LookupReply, of_error};
+use crate::actions::uses::source_text::{Sourced, sourced};
 use crate::engine::ALLOWED;
 use crate::tools::page::{Continued, Part, Sequence};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
@@ -21,8 +22,8 @@ pub(crate) fn tool() -> Tool {
             without containing its name, as defstruct does for accessors.",
         effect: Effect::Reads,
     };
-    Tool::new::<Continued<FindDefinitionRequest>, LookupReply<FindDefinitionAnswer>>(about, definition)
-        .of_image()
+    type Request = Sourced<Continued<FindDefinitionRequest>>;
+    Tool::new::<Request, LookupReply<FindDefinitionAnswer>>(about, sourced(definition)).of_image()
 }
 
 fn definition(

@@ -147,6 +147,7 @@ mod tests {
                 role: None,
                 preview: "(f)".to_owned(),
                 symbol: None,
+                within: None,
             }],
             total_references: 2,
             pagination: Pagination { total: 2, count: 1, offset: 0, limit: 1, has_more: true },

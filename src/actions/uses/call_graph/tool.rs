@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::Steelbank;
 use crate::actions::missing::{LookupReply, of_error};
 use crate::actions::uses::call_graph::{CallGraphAnswer, CallGraphRequest, Direction, GraphNode};
+use crate::actions::uses::source_text::{Sourced, sourced};
 use crate::answer::caution::Caution;
 use crate::answer::counted;
 use crate::engine::ALLOWED;
@@ -79,7 +80,7 @@ pub(crate) fn tool() -> Tool {
             Mermaid, Graphviz or SVG. Use it to see what depends on a function.",
         effect: Effect::Reads,
     };
-    Tool::new::<Continued<Arguments>, LookupReply<Drawn>>(about, graph).of_image()
+    Tool::new::<Sourced<Continued<Arguments>>, LookupReply<Drawn>>(about, sourced(graph)).of_image()
 }
 
 fn graph(session: &Session, given: Continued<Arguments>, call: &Call) -> Result<ToolAnswer, Failure> {

@@ -25,6 +25,10 @@ pub struct CodeFindReferencesRequest {
     /// Only uses in the project's files. False: uses in all loaded code, including SBCL.
     #[serde(default = "yes")]
     pub project_only: bool,
+    /// Only uses of these types; `setf`: all writes; `method`: specialize. `handler` adds handlers
+    /// of parent conditions.
+    #[serde(default, rename = "type")]
+    pub types: Vec<UseType>,
     /// Only lines that write the variable, the slot, or the accessor's place.
     #[serde(default)]
     pub written: bool,
@@ -49,6 +53,7 @@ impl CodeFindReferencesRequest {
             symbol: symbol.into(),
             package: None,
             project_only: true,
+            types: Vec::new(),
             written: false,
             limit: 200,
             offset: 0,
@@ -67,13 +72,19 @@ words! {
         /// Binds the special variable.
         Bind = "bind",
         /// Writes the variable.
+        #[serde(alias = "setf")]
         Set = "set",
         /// Reads the variable or constant.
         Reference = "reference",
         /// A specializer of a method.
+        #[serde(alias = "method")]
         Specialize = "specialize",
         /// The name of a class, structure or condition.
         Class = "class",
+        /// A superclass in a definition of a class or condition, or an included structure.
+        Subclass = "subclass",
+        /// The type of a clause in HANDLER-CASE or HANDLER-BIND.
+        Handler = "handler",
         /// A type specifier, or a part of one.
         Type = "type",
         /// The name of a slot.
@@ -169,6 +180,9 @@ pub struct CodeReference {
     /// The function, method or macro that contains the use.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub caller: Option<LispName>,
+    /// For a handler of a parent condition: that condition.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub handles: Option<LispName>,
     /// How the place was determined; absent if exact.
     #[serde(skip_serializing_if = "Evidence::is_exact")]
     #[schemars(with = "Option<Evidence>")]

@@ -40,6 +40,9 @@ pub(super) fn references(answer: &CodeFindReferencesAnswer, worded: impl Fn(&Cau
         if found.use_type != UseType::Call {
             said.push_str(found.use_type.name());
         }
+        if let Some(parent) = &found.handles {
+            let _ = write!(said, " of the parent {parent}");
+        }
         if found.written && found.use_type != UseType::Set {
             said.push_str(" written");
         }

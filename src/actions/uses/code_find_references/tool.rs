@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::{CodeFindReferencesAnswer, CodeFindReferencesRequest, text};
 use crate::actions::missing::{LookupReply, of_error};
+use crate::actions::uses::source_text::{Sourced, sourced};
 use crate::answer::Wording;
 use crate::tools::page::{PageRange, Paging, Part, Sequence, longest_page};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
@@ -35,13 +36,15 @@ pub(crate) fn tool() -> Tool {
         description: "Lists every line of the project that uses a symbol, from the compiler's records and the source \
             text. Use it before renaming or changing anything. Each entry has path, line, column, text, the \
             function that contains it, and `type`: call, macro, bind, set, reference, specialize, class, \
-            type, slot, function, declaration, export, import, block, quoted, template (of a macro), \
+            subclass, handler, type, slot, function, declaration, export, import, block, quoted, template (of a macro), \
             read-time, mention. The symbol is at the place (edit it) unless `evidence` is via (a macro \
             expands into the use: edit the macro) or approximate (check first). The system must be loaded. \
             For definitions use find-definition.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, LookupReply<CodeFindReferencesAnswer>>(about, references).of_image().immediate()
+    Tool::new::<Sourced<Arguments>, LookupReply<CodeFindReferencesAnswer>>(about, sourced(references))
+        .of_image()
+        .immediate()
 }
 
 fn references(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {

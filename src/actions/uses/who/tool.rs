@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::actions::missing::{LookupReply, of_error};
+use crate::actions::uses::source_text::{Sourced, sourced};
 use crate::actions::uses::unloaded::UnloadedMatches;
 use crate::actions::uses::who::{Elsewhere, SetfUse, TopLevelUse, User, Users, WhoRequest, text};
 use crate::actions::uses::who_makes::{WhoMakesRequest, tool::who_makes};
@@ -214,7 +215,7 @@ pub(crate) fn references() -> Tool {
         };
         who(session, kind, arguments, call)
     };
-    Tool::new::<ReferencesArguments, LookupReply<ListedUsers>>(about, list)
+    Tool::new::<Sourced<ReferencesArguments>, LookupReply<ListedUsers>>(about, sourced(list))
         .of_image()
         // Only the search for constructors asks Lisp.
         .immediate_if(|given| given.get("type").is_none_or(|use_type| use_type != "make"))
@@ -240,11 +241,8 @@ pub(crate) fn specializes() -> Tool {
 
 fn tool(kind: Kind, name: &'static str, title: &'static str, description: &'static str) -> Tool {
     let about = About { name, title, description, effect: Effect::Reads };
-    Tool::new::<Arguments, LookupReply<ListedUsers>>(about, move |session, given, call| {
-        who(session, kind, given, call)
-    })
-    .of_image()
-    .immediate()
+    let list = move |session: &Session, given, call: &Call| who(session, kind, given, call);
+    Tool::new::<Sourced<Arguments>, LookupReply<ListedUsers>>(about, sourced(list)).of_image().immediate()
 }
 
 fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {

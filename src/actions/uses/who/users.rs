@@ -6,7 +6,7 @@
 
 use super::Position;
 use crate::actions::uses::code_find_references::SingleUse;
-use crate::actions::uses::symbol_uses::SymbolUses;
+use crate::actions::uses::symbol_uses::{SymbolUses, compiled_from};
 use crate::answer::designator::PrintedName;
 use crate::answer::name::canonical;
 use crate::answer::{LispName, Location};
@@ -56,8 +56,9 @@ struct Entry {
 enum Function {
     /// A function with recorded uses, by the number of the first recorded use.
     Recorded(UseNumber),
-    /// A function without recorded uses, by its printed name.
-    Text(String),
+    /// A function without recorded uses, or a test, by its printed name. `recorded`: whether the
+    /// compiler recorded a use in the test's code.
+    Text { name: String, recorded: bool },
 }
 
 /// Whether a use is of F, of `(SETF F)`, or of both.
@@ -91,11 +92,12 @@ struct Located {
     position: Position,
     places: Vec<Location>,
     called: SetfUse,
+    recorded: bool,
 }
 
 impl Located {
     fn entry(self, function: Function) -> Entry {
-        let Self { position, mut places, called } = self;
+        let Self { position, mut places, called, .. } = self;
         let uses = places.len();
         places.retain(|place| *place != position.place);
         places.sort();
@@ -149,8 +151,10 @@ impl Users {
                 position: position.clone(),
                 places: Vec::new(),
                 called,
+                recorded: false,
             });
             known.places.push(position.place.clone());
+            known.recorded |= used.found.recorded;
             known.called = known.called.and(called);
             if (position.evidence, &position.place) < (known.position.evidence, &known.position.place) {
                 known.position = position;
@@ -171,9 +175,21 @@ impl Users {
                 *entry = known.entry(Function::Recorded(number));
             }
         }
-        let unrecorded = located.into_iter();
-        self.entries.extend(unrecorded.map(|(name, known)| known.entry(Function::Text(name.to_owned()))));
-        if self.entries.iter().any(|entry| matches!(entry.function, Function::Text(_))) {
+        // Tests replace the unnamed functions that contain their code.
+        let is_in_text = |name: &str, number: UseNumber| {
+            let is_listed = |used: &&&SingleUse| !used.found.recorded || index.place(number).file.is_some();
+            let mut users = found.iter().filter(is_listed);
+            users.any(|used| compiled_from(name, &project.native(&used.found.place.file)))
+        };
+        self.entries.retain(|entry| match (&entry.function, &entry.position) {
+            (Function::Recorded(number), None) => !is_in_text(&index.function_name(*number), *number),
+            _ => true,
+        });
+        self.entries.extend(located.into_iter().map(|(name, known)| {
+            let function = Function::Text { name: name.to_owned(), recorded: known.recorded };
+            known.entry(function)
+        }));
+        if self.entries.iter().any(|entry| matches!(entry.function, Function::Text { .. })) {
             let mut entries = std::mem::take(&mut self.entries);
             entries.sort_by_cached_key(|entry| self.key(entry));
             self.entries = entries;
@@ -198,7 +214,7 @@ impl Users {
     fn name<'a>(&'a self, entry: &'a Entry) -> Cow<'a, str> {
         match (&entry.function, &self.index) {
             (Function::Recorded(number), Some(index)) => index.function_name(*number),
-            (Function::Text(name), _) => Cow::Borrowed(name),
+            (Function::Text { name, .. }, _) => Cow::Borrowed(name),
             (Function::Recorded(_), None) => Cow::Borrowed(""),
         }
     }
@@ -216,12 +232,12 @@ impl Users {
     /// Returns the function with this number, counted from 0.
     pub fn get(&self, number: usize) -> Option<User<'_>> {
         let (index, entry) = (self.index.as_ref()?, self.entries.get(number)?);
-        let (symbol, kind, recorded) = match entry.function {
+        let (symbol, kind, recorded) = match &entry.function {
             Function::Recorded(number) => {
-                let first = index.read(number);
+                let first = index.read(*number);
                 (first.symbol, first.kind, true)
             }
-            Function::Text(_) => (None, FunctionKind::Function, false),
+            Function::Text { recorded, .. } => (None, FunctionKind::Function, *recorded),
         };
         let (symbol, package) = symbol.map_or((None, None), |symbol| (Some(symbol.name), symbol.package));
         Some(User {

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::actions::missing::{LookupReply, of_error};
+use crate::actions::uses::source_text::{Sourced, sourced};
 use crate::actions::uses::who_makes::{WhoMakesAnswer, WhoMakesRequest};
 use crate::engine::ALLOWED;
 use crate::tools::page::{Paged, Paging, Part, Sequence};
@@ -37,7 +38,7 @@ pub(crate) fn tool() -> Tool {
     let list = |session: &Session, given: Arguments, call: &Call| {
         who_makes(session, given.request, given.paging, call)
     };
-    Tool::new::<Arguments, LookupReply<Paged<WhoMakesAnswer>>>(about, list).of_image()
+    Tool::new::<Sourced<Arguments>, LookupReply<Paged<WhoMakesAnswer>>>(about, sourced(list)).of_image()
 }
 
 /// Answers a call.
