@@ -54,7 +54,7 @@
                                  (documentation-text symbol 'variable)
                                  (documentation-text symbol 'type)))
             "external" (and (exported-p symbol) :true)
-            "sources" (principal-sources symbol (first kinds)))))
+            "sources" (and kinds (principal-sources symbol (first kinds))))))
 
 (defun wanted-kinds (text)
   "Return the comma-separated kinds in TEXT as a list; NIL, for all kinds, if TEXT is empty."
@@ -63,7 +63,9 @@
 (define-question "apropos" (kinds offset limit &rest names)
   "Return summaries of the symbols NAMES that name something of KINDS, at most LIMIT of them."
   ;; NAMES alternates package names and symbol names. Skip the first OFFSET symbols that match
-  ;; KINDS, and also return the total number of symbols that match.
+  ;; KINDS, and also return the total number of symbols that match. Without KINDS, external symbols
+  ;; match even if they name nothing. Whether internal symbols that name nothing exist depends on
+  ;; whether a file was read or its fasl was loaded.
   (let ((wanted (wanted-kinds kinds))
         (offset (parse-integer offset))
         (limit (parse-integer limit))
@@ -73,7 +75,9 @@
           do (multiple-value-bind (symbol status) (find-named-symbol name package)
                (unless (member status '(:no-symbol :no-package))
                  (let ((is (symbol-kinds symbol)))
-                   (when (and is (or (null wanted) (intersection is wanted :test #'string-equal)))
+                   (when (if wanted
+                             (intersection is wanted :test #'string-equal)
+                             (or is (exported-p symbol)))
                      (when (and (>= total offset) (< total (+ offset limit)))
                        (push (summary-json symbol is) shown))
                      (incf total))))))

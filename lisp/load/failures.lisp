@@ -42,10 +42,24 @@
                              (princ-to-string
                               (asdf/find-component:missing-version condition)))))))
 
+(defun missing-file-place (path)
+  "Return the :CLAUSE of the component with the missing file PATH, and the :CLAUSE-PATH, or NIL."
+  (let ((component (and (not (uiop:file-exists-p path))
+                        (loop for name in (registered-names)
+                              for system = (asdf:registered-system name)
+                                thereis (and (typep system 'asdf:system)
+                                             (find path (system-files system)
+                                                   :key #'asdf:component-pathname
+                                                   :test #'uiop:pathname-equal))))))
+    (when component
+      (list :clause (list "FILE" (asdf:component-name component))
+            :clause-path (native-truename
+                          (definition-file (asdf:component-system component)))))))
+
 (defun failure-names (condition)
   "Return the kind of CONDITION and the names that it mentions, as a property list."
-  ;; :CLAUSE is the start of the list in the file :PATH that causes the failure: a keyword's name,
-  ;; and strings.
+  ;; :CLAUSE is the start of the list in the file :CLAUSE-PATH or :PATH that causes the failure: a
+  ;; keyword's name, and strings.
   (typecase condition
     (asdf:missing-component
      (list* :kind (cond ((typep condition 'asdf:missing-component-of-version) :version-mismatch)
@@ -80,8 +94,9 @@
      (list :kind :cache
            :path (sb-ext:native-namestring *cache-directory*)))
     (file-error
-     (list :kind :file
-           :path (around-user-code (sb-ext:native-namestring (file-error-pathname condition)))))
+     (list* :kind :file
+            :path (around-user-code (sb-ext:native-namestring (file-error-pathname condition)))
+            (around-user-code (missing-file-place (file-error-pathname condition)))))
     (package-error
      (list :kind :load :name (missing-package condition)))
     (t (list :kind :load))))
@@ -117,8 +132,8 @@
 
 (defun failure-text (names condition)
   "Return an explanation of CONDITION without ASDF's internals. NAMES is from FAILURE-NAMES."
-  (destructuring-bind (&key kind name required-by path clause) names
-    (declare (ignore clause))
+  (destructuring-bind (&key kind name required-by path clause clause-path) names
+    (declare (ignore clause clause-path))
     (cond ((typep condition 'unknown-package-option)
            (condition-text condition))
           ((eq kind :missing-dependency)
@@ -160,6 +175,7 @@
 
 (defun failure-json (failure)
   "Return FAILURE as a JSON object."
-  (destructuring-bind (&key kind name required-by path clause message restarts) failure
+  (destructuring-bind (&key kind name required-by path clause clause-path message restarts)
+      failure
     (object "kind" (word kind) "name" name "required_by" required-by "path" path "clause" clause
-            "message" message "restarts" restarts)))
+            "clause_path" clause-path "message" message "restarts" restarts)))

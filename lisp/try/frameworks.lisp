@@ -475,8 +475,10 @@
     (flet ((all (part)
              (let ((collected (its-slot result part)))
                (if (listp collected) collected (call-its "LISP-UNIT2" "HEAD" collected)))))
-      (append (loop repeat (length (all "PASSED")) collect (make-assertion))
-              (mapcar #'lisp-unit2-failure (append (all "FAILED") (all "ERRORS")))))))
+      (let ((assertions
+              (append (loop repeat (length (all "PASSED")) collect (make-assertion))
+                      (mapcar #'lisp-unit2-failure (append (all "FAILED") (all "ERRORS"))))))
+        (values assertions (and (null assertions) :empty))))))
 
 ;;; Frameworks without named tests: their assertions are recorded while a system's test-op runs
 

@@ -472,7 +472,8 @@ impl Steelbank {
             place(project, diagnostic);
             end(project, diagnostic, &mut texts);
         });
-        answer.failure.iter_mut().for_each(|failure| locate(project, failure));
+        let diagnostics = &mut answer.diagnostics;
+        answer.failure.iter_mut().for_each(|failure| locate(project, failure, diagnostics));
         let mut answer = answer.finished();
         if let Some(failure) = &mut answer.failure
             && failure.kind == FailureKind::MissingDependency
@@ -669,12 +670,19 @@ fn place(project: &Project, diagnostic: &mut Diagnostic) {
     }
 }
 
-/// Adds the position of a failure's clause to its message.
-fn locate(project: &Project, failure: &mut LoadFailure) {
-    let (Some(path), [keyword, names @ ..]) = (&failure.path, &failure.clause[..]) else { return };
+/// Adds the position of a failure's clause to its message, and to a diagnostic that repeats the
+/// message without a line.
+fn locate(project: &Project, failure: &mut LoadFailure, diagnostics: &mut [Diagnostic]) {
+    let path = failure.clause_path.as_ref().or(failure.path.as_ref());
+    let (Some(path), [keyword, names @ ..]) = (path, &failure.clause[..]) else { return };
     let Ok(text) = project.read(Path::new(path)) else { return };
     if let Some(range) = clause(&text, keyword, names) {
         let place = Location::in_text(path.clone(), &LineIndex::new(&text), &text, range);
+        for found in diagnostics.iter_mut().filter(|found| found.message == failure.message) {
+            if found.place.as_ref().is_none_or(|at| at.line.is_none()) {
+                found.place = Some(place.clone());
+            }
+        }
         failure.message = format!("{place}: {}", failure.message);
         failure.located = true;
     }

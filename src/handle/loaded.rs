@@ -166,11 +166,15 @@ pub struct LoadFailure {
     pub path: Option<String>,
     /// A description of the failure, as a sentence.
     pub message: String,
-    /// The keyword and the names with which the list in the file `path` starts that causes the
-    /// failure.
+    /// The keyword and the names with which the list in the file `clause_path`, or else `path`,
+    /// starts that causes the failure.
     #[serde(skip_serializing, default)]
     #[schemars(skip)]
     pub(crate) clause: Vec<String>,
+    /// The file with that list.
+    #[serde(skip_serializing, default)]
+    #[schemars(skip)]
+    pub(crate) clause_path: Option<String>,
     /// Whether the message starts with the position of that list.
     #[serde(skip)]
     pub(crate) located: bool,
@@ -188,8 +192,17 @@ impl LoadFailure {
 
     /// Creates a failure without names and remedies.
     fn plain(kind: FailureKind, path: Option<String>, message: String) -> Self {
-        let (clause, remedies) = (Vec::new(), Vec::new());
-        Self { kind, name: None, required_by: None, path, message, clause, located: false, remedies }
+        Self {
+            kind,
+            name: None,
+            required_by: None,
+            path,
+            message,
+            clause: Vec::new(),
+            clause_path: None,
+            located: false,
+            remedies: Vec::new(),
+        }
     }
 
     /// Returns whether the message names the path.

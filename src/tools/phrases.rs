@@ -1,10 +1,15 @@
 //! Formats messages: quotes, shortens and truncates text, joins lists, and ends sentences.
 
-use crate::answer::shortened;
+use crate::answer::{LispKind, shortened};
 
 /// Joins `items` with commas.
 pub(crate) fn listed<T: std::fmt::Display>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Lists the kinds of a symbol's definitions.
+pub(crate) fn listed_kinds(kinds: &[LispKind]) -> String {
+    if kinds.is_empty() { "nothing".to_owned() } else { listed(kinds) }
 }
 
 /// Quotes `text`, shortened if it is long.

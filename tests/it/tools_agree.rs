@@ -97,7 +97,7 @@ pub(crate) fn outlines_agree_with_the_text(world: &World, package: &str) {
     }
 }
 
-/// Compares apropos with APROPOS-LIST, for symbols that name something.
+/// Compares apropos with APROPOS-LIST, for symbols that name something or are exported.
 pub(crate) fn apropos_agrees(world: &World) {
     for (pattern, package) in
         [("create", "CL-PPCRE"), ("hash", "ALEXANDRIA"), ("encode", "YASON"), ("with", "CL")]
@@ -108,7 +108,8 @@ pub(crate) fn apropos_agrees(world: &World) {
         let mut true_names = world.lines(&format!(
             "(dolist (symbol (apropos-list \"{pattern}\" \"{package}\"))
                (when (and (eq (symbol-package symbol) (find-package \"{package}\"))
-                          (or (fboundp symbol) (boundp symbol) (find-class symbol nil) (fboundp `(setf ,symbol))
+                          (or (eq (nth-value 1 (find-symbol (symbol-name symbol) \"{package}\")) :external)
+                              (fboundp symbol) (boundp symbol) (find-class symbol nil) (fboundp `(setf ,symbol))
                               (sb-int:info :setf :expander symbol)
                               (not (eq (sb-int:info :variable :kind symbol) :unknown))
                               (eq (sb-int:info :type :kind symbol) :defined)))

@@ -70,7 +70,7 @@ impl Default for RunTestsRequest {
 pub struct TestRun {
     /// The systems that were searched for tests.
     pub systems: Vec<String>,
-    /// Number of tests by status: `passed`, `failed`, `error`, `skipped`, `timed-out`, `died`,
+    /// Number of tests by status: `passed`, `failed`, `error`, `skipped`, `empty`, `timed-out`, `died`,
     /// `not-run`, `done`.
     #[schemars(with = "BTreeMap<String, usize>")]
     pub counts: BTreeMap<TestStatus, usize>,
@@ -103,6 +103,8 @@ words! {
         Died = "died",
         /// A test-op returned without any recognized assertions.
         Done = "done",
+        /// The test made no assertion, and the framework reports it as empty.
+        Empty = "empty",
         /// The test or an assertion signalled a condition that was not handled.
         Error = "error",
         /// An assertion failed.
@@ -150,9 +152,9 @@ impl Checks {
 }
 
 impl TestStatus {
-    /// Returns whether the test passed, was skipped, or is a test-op that returned normally.
+    /// Returns whether the test passed, was skipped or empty, or is a test-op that returned normally.
     pub fn is_good(self) -> bool {
-        matches!(self, TestStatus::Passed | TestStatus::Skipped | TestStatus::Done)
+        matches!(self, TestStatus::Passed | TestStatus::Skipped | TestStatus::Empty | TestStatus::Done)
     }
 }
 
@@ -177,8 +179,9 @@ pub struct TestResult {
     pub name: LispName,
     /// The framework; `asdf` for a test-op.
     pub framework: String,
-    /// `passed`, `failed`, `error`, `skipped`, `timed-out`, `died` or `not-run`. `done` for a
-    /// test-op that returned without any recognized assertions; check its output.
+    /// `passed`, `failed`, `error`, `skipped`, `empty` (the framework saw no assertion), `timed-out`,
+    /// `died` or `not-run`. `done` for a test-op that returned without any recognized assertions;
+    /// check its output.
     pub status: TestStatus,
     /// Run time, in milliseconds.
     #[serde(default)]

@@ -111,7 +111,7 @@ pub enum AproposError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct AproposAnswer {
-    /// Number of symbols that match and have a definition.
+    /// Number of symbols that match and have a definition or, without `kinds`, are exported.
     #[serde(skip_serializing)]
     pub total: usize,
     /// The symbols on this page.
@@ -128,7 +128,7 @@ pub struct AproposAnswer {
 pub struct Summary {
     /// The symbol.
     pub name: LispName,
-    /// The kinds of its definitions.
+    /// The kinds of its definitions; empty if it is only exported.
     pub kinds: Vec<LispKind>,
     /// The operator's lambda list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -238,7 +238,7 @@ impl AproposRequest {
         given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
     }
 
-    /// Finds the symbols that match and have a definition, without their positions.
+    /// Finds the symbols that match and have a definition or are exported, without their positions.
     fn search(&self, context: &QueryContext<'_>, control: &Control) -> Result<AproposAnswer, Error> {
         let index = &context.index;
         let mut arguments = vec![self.kinds.join(","), self.offset.to_string(), self.limit.to_string()];

@@ -300,8 +300,8 @@ impl Graph {
         let mut places = context.places();
         let mut summaries = HashMap::new();
         for summary in &mut known.symbols {
+            let Some(kind) = summary.kinds.first().cloned() else { continue };
             let place = places.first(&mut summary.sources);
-            let kind = summary.kinds.first().cloned().unwrap_or(LispKind::Definition);
             summaries.insert(summary.name.canonical(), (kind, place));
         }
         let nodes = self.nodes.iter().map(|(node, depth)| {

@@ -18,7 +18,7 @@ use crate::actions::run::evaluate::EvaluateRequest;
 use crate::actions::run::load_system::note_outcome;
 use crate::actions::run::macroexpand::MacroexpandRequest;
 use crate::actions::run::run_tests::RunTestsRequest;
-use crate::actions::symbols::apropos::AproposRequest;
+use crate::actions::symbols::apropos::{AproposRequest, KINDS};
 use crate::actions::symbols::names::{Accessible, AccessibleNamesRequest};
 use crate::actions::uses::text_places::is_definition;
 use crate::answer::Location;
@@ -39,6 +39,8 @@ impl Server {
     pub(super) fn workspace_symbols(&self, params: &Value, control: &Control) -> Answered {
         let mut request = AproposRequest::new(params["query"].as_str().unwrap_or_default());
         request.limit = 100;
+        // Omit exported symbols that name nothing: they have no location.
+        request.kinds = KINDS.map(String::from).to_vec();
         if request.pattern.is_empty() {
             return Ok(json!([]));
         }

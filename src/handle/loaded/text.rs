@@ -138,9 +138,9 @@ fn load_headed(
         }
     }
     for found in answer.diagnostics.iter().filter(|found| libraries || !found.library) {
-        let _ = write!(text, "\n{}: ", found.severity.name());
+        let _ = write!(text, "\n{}:", found.severity.name());
         if let Some(place) = &found.place {
-            let _ = write!(text, "{place}:");
+            let _ = write!(text, " {place}:");
         }
         let _ = write!(text, " {}", found.message.replace('\n', "\n    "));
         if found.kept {

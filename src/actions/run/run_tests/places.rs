@@ -1,6 +1,7 @@
 //! Locates the definitions of tests and the assertions inside them.
 
 use std::cmp::Reverse;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -35,6 +36,8 @@ pub(super) struct TestForm {
     path: PathBuf,
     pub(super) place: Location,
     last_line: u32,
+    /// The name of the form's operator in upper case; empty if it defines no test by its shape.
+    operator: String,
 }
 
 /// The definitions of the tests of some systems.
@@ -55,6 +58,7 @@ impl TestForm {
             path: path.to_owned(),
             place: Location::in_text(shown, lines, bytes, span),
             last_line: lines.line(span.end.saturating_sub(1)),
+            operator: String::new(),
         }
     }
 
@@ -174,7 +178,7 @@ impl TestPlaces {
         let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
         let lines = LineIndex::new(&bytes);
         for top in text.toplevel() {
-            let form = TestForm::new(path, shown, &lines, &bytes, top.span);
+            let mut form = TestForm::new(path, shown, &lines, &bytes, top.span);
             if let Some((framework, _)) =
                 generated.into_iter().flatten().find(|(_, used)| form.has_line(*used))
             {
@@ -187,26 +191,36 @@ impl TestPlaces {
             else {
                 continue;
             };
-            if let Some(name) = top.form.and_then(|top| test_name(&text, &bytes, top)) {
-                self.forms.entry(SymbolName::new(&*package, name)).or_insert(form);
+            if let Some((operator, name)) = top.form.and_then(|top| test_name(&text, &bytes, top)) {
+                form.operator = operator;
+                match self.forms.entry(SymbolName::new(&*package, name)) {
+                    // A later definition by the same operator in a file replaces the earlier one.
+                    Entry::Occupied(mut known) => {
+                        if known.get().path == path && known.get().operator == form.operator {
+                            known.insert(form);
+                        }
+                    }
+                    Entry::Vacant(free) => _ = free.insert(form),
+                }
             }
             self.packages.insert(package);
         }
     }
 }
 
-/// Extracts the name of the test that a form defines, by its shape: `(test name …)` or `(test (name
-/// :suite …) …)`.
-fn test_name(text: &LispText, bytes: &[u8], form: FormId) -> Option<String> {
+/// Extracts the operator and the name of the test that a form defines, by its shape: `(test name …)`
+/// or `(test (name :suite …) …)`.
+fn test_name(text: &LispText, bytes: &[u8], form: FormId) -> Option<(String, String)> {
     let mut elements = text.elements(form);
-    if !text.token(elements.next()?)?.symbol(bytes).name.to_uppercase().contains("TEST") {
+    let operator = text.token(elements.next()?)?.symbol(bytes).name.to_uppercase();
+    if !operator.contains("TEST") {
         return None;
     }
     let named = match elements.next()? {
         Datum::Form(inner) => text.elements(inner).next()?,
         other => other,
     };
-    Some(text.token(named)?.symbol(bytes).name.trim_matches('"').to_uppercase())
+    Some((operator, text.token(named)?.symbol(bytes).name.trim_matches('"').to_uppercase()))
 }
 
 /// Lists the lines of `files` that use the frameworks' operators, directly or through macros.

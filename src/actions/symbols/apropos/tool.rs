@@ -9,7 +9,7 @@ use crate::actions::missing::{LookupReply, NotFoundReply, of_error};
 use crate::actions::symbols::apropos::{AproposAnswer, AproposRequest, Summary};
 use crate::engine::ALLOWED;
 use crate::tools::page::{Paged, Paging, Part, Sequence, longest_page};
-use crate::tools::phrases::{listed, quoted};
+use crate::tools::phrases::{listed_kinds, quoted};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -76,7 +76,7 @@ impl Display for AproposAnswer {
 
 impl Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} [{}]", self.name, listed(&self.kinds))?;
+        write!(f, "{} [{}]", self.name, listed_kinds(&self.kinds))?;
         self.arglist.iter().try_for_each(|arglist| write!(f, " {arglist}"))?;
         self.place.iter().try_for_each(|place| write!(f, " {place}"))?;
         self.documentation.iter().try_for_each(|line| write!(f, "\n    {line}"))

@@ -10,7 +10,7 @@ use crate::actions::symbols::package_info::{PackageInfoAnswer, PackageInfoReques
 use crate::answer::{NotFound, counted};
 use crate::engine::ALLOWED;
 use crate::tools::page::{Paged, Paging, Part, Sequence};
-use crate::tools::phrases::listed;
+use crate::tools::phrases::{listed, listed_kinds};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -93,9 +93,7 @@ impl Display for PackageInfoAnswer {
             package.export_count
         )?;
         for exported in &package.exports {
-            let kinds =
-                if exported.kinds.is_empty() { "nothing".to_owned() } else { listed(&exported.kinds) };
-            write!(f, "\n    {} [{kinds}]", exported.symbol.name)?;
+            write!(f, "\n    {} [{}]", exported.symbol.name, listed_kinds(&exported.kinds))?;
             if package.counted {
                 write!(f, " {} elsewhere", counted(exported.uses_elsewhere, "use", "uses"))?;
             }
