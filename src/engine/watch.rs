@@ -25,8 +25,8 @@ pub(super) const TAKEOVER_AFTER: Duration = Duration::from_secs(1);
 /// The maximum extension of [`TAKEOVER_AFTER`] while Lisp takes no orders, as during a garbage
 /// collection.
 pub(super) const COLLECTING: Duration = Duration::from_secs(5);
-/// The maximum extension of [`TAKEOVER_AFTER`] for time in which the thread was ready to run but had
-/// no processor. [`UNWINDING`] is extended by at most an eighth of the job's time.
+/// The maximum extension of [`TAKEOVER_AFTER`] for time in which the thread was ready to run but
+/// had no processor. [`UNWINDING`] is extended by at most an eighth of the job's time.
 pub(super) const STARVED: Duration = Duration::from_secs(30);
 /// How long a call may exceed its limit before its job counts as late, even if the job's deadline
 /// has not passed, or an eighth of the job's time if that is less. The rest of the job's time is

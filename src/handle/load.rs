@@ -68,8 +68,8 @@ impl Steelbank {
     ///
     /// If a load of the same system is in progress, waits for that load, shares its progress
     /// reports, and then loads again. The answer combines all these loads. With the options `force`
-    /// or `keep_going`, waits only for announced loads. Unless `force`, returns the snapshot's answer if there is a
-    /// valid answer that was not used yet.
+    /// or `keep_going`, waits only for announced loads. Unless `force`, returns the snapshot's
+    /// answer if there is a valid answer that was not used yet.
     ///
     /// # Errors
     /// The load was cancelled, the setup before the first load failed, or Lisp has died. A load

@@ -276,8 +276,9 @@ impl Builder {
     /// Starts SBCL, and returns when it is ready.
     ///
     /// # Errors
-    /// The project's folder does not exist, a file is unusable, or SBCL did not start. If SBCL did not start from a snapshot, the error
-    /// is [`Error::Snapshot`], and the snapshot is removed, so the next process starts without it.
+    /// The project's folder does not exist, a file is unusable, or SBCL did not start. If SBCL did
+    /// not start from a snapshot, the error is [`Error::Snapshot`], and the snapshot is removed, so
+    /// the next process starts without it.
     pub fn start(self) -> Result<Steelbank, Error> {
         let root = self.project.as_ref().and_then(|project| project.root.as_deref());
         if let Some(root) = root.filter(|root| !root.is_dir()) {

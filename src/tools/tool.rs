@@ -94,8 +94,8 @@ impl Tool {
     /// Creates a tool that takes `A` and answers with `O`; the schemas are generated from these
     /// types. An answer that exceeds the budget is truncated; pages of a long list already fit.
     ///
-    /// Optional fields of `A` need serde defaults. Unknown arguments are ignored with a note, unless
-    /// they look like a misspelt argument.
+    /// Optional fields of `A` need serde defaults. Unknown arguments are ignored with a note,
+    /// unless they look like a misspelt argument.
     pub fn new<A, O>(
         about: About,
         body: impl Fn(&Session, A, &Call) -> Result<ToolAnswer, Failure> + Send + Sync + 'static,

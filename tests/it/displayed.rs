@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use steelbank::tools::{Call, Permissions, Session};
 use steelbank::{
-    AproposRequest, DescribeSymbolRequest, EvaluateRequest, FindDefinitionRequest, InspectRequest, Inspected,
-    MacroexpandRequest, PackageInfoRequest,
+    AproposRequest, Control, DescribeSymbolRequest, EvaluateRequest, FindDefinitionRequest, InspectRequest,
+    Inspected, MacroexpandRequest, PackageInfoRequest,
 };
 
 use crate::asks::Asks;
@@ -45,7 +45,7 @@ fn missing_subjects_have_a_message() {
     let expansion = MacroexpandRequest { package: "nosuch".to_owned(), ..MacroexpandRequest::new("(a)") };
     let inspect = |subject: Inspected| bank().done(&InspectRequest::new(subject)).to_string();
     let texts = [
-        bank().answer(&DescribeSymbolRequest::new("cl:nosuch")).to_string(),
+        bank().ask(&DescribeSymbolRequest::new("cl:nosuch"), &Control::default()).unwrap_err().to_string(),
         bank().answer(&AproposRequest::new("displayed-nosuch")).to_string(),
         bank().answer(&PackageInfoRequest::new("nosuch")).to_string(),
         bank().answer(&expansion).to_string(),

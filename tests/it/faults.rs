@@ -381,8 +381,8 @@ fn questions_never_intern() {
         "never-seen-before", "cl-user::never-seen-before", "|never seen|", "keyword:never-seen",
         ":never-seen",
     ] {
-        let _ = bank().answer(&DescribeSymbolRequest::new(name).package("CL-USER"));
-        let _ = bank().answer(&WhoRequest::calls(name).package("CL-USER"));
+        let _ = bank().ask(&DescribeSymbolRequest::new(name).package("CL-USER"), &Control::default());
+        let _ = bank().ask(&WhoRequest::calls(name).package("CL-USER"), &Control::default());
     }
     for name in ["NEVER-SEEN-BEFORE", "never seen", "NEVER-SEEN"] {
         // Pass a string: reading a symbol would intern it.

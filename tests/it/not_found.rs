@@ -48,6 +48,7 @@ fn all_tools_report_missing_subjects_alike() {
         let named = |name: &str, package: &str| match tool {
             "impact" => json!({ "names": [name], "package": package }),
             "code-find-references" => json!({ "symbol": name, "package": package }),
+            "refactor" => json!({ "operation": "delete", "name": name, "package": package }),
             "path" => json!({ "from": name, "to": name, "package": package }),
             "rename" => json!({ "name": name, "package": package, "new_name": "other" }),
             _ => json!({ "name": name, "package": package }),
@@ -64,6 +65,7 @@ fn all_tools_report_missing_subjects_alike() {
         ("outline", json!({ "package": "gone-packag" })),
         ("interface", json!({ "package": "gone-packag" })),
         ("package-info", json!({ "package": "gone-packag" })),
+        ("search", json!({ "pattern": "(gone ?x)", "package": "gone-packag" })),
         ("evaluate", json!({ "code": "1", "package": "gone-packag" })),
         ("inspect", json!({ "expression": "1", "package": "gone-packag" })),
         ("macroexpand", json!({ "form": "(when 1 2)", "package": "gone-packag" })),
@@ -95,7 +97,7 @@ fn of_names() -> Vec<&'static str> {
     let all = steelbank::actions::tools().list().iter().map(|tool| tool.name());
     let others = [
         "describe-symbol", "find-definition", "code-find-references", "call-graph", "compiler-notes",
-        "disassemble", "impact", "path", "rename",
+        "disassemble", "impact", "path", "refactor", "rename",
     ];
     all.filter(|name| name.starts_with("who-") || others.contains(name)).collect()
 }

@@ -199,8 +199,8 @@ fn a_damaged_sidecar_is_an_error() {
         assert!(Sidecar::parse(bytes).is_err());
     }
     expect_text("later version", &Sidecar::parse(b"SBTAP\0\x63").unwrap_err().to_string());
-    // Returns a complete sidecar with a correct checksum. Hash, size, date, path and format are zero
-    // or empty; `rest` follows.
+    // Returns a complete sidecar with a correct checksum. Hash, size, date, path and format are
+    // zero or empty; `rest` follows.
     let head = |rest: &[u8]| {
         let mut bytes = b"SBTAP\0\x03\x01".to_vec();
         bytes.extend([0; 8]);

@@ -15,8 +15,8 @@ use crate::texts::{expect_text, write_project};
 use crate::tools_beside_sbcl::World;
 
 const PROJECT: &str = r#"//- ways.asd
-(defsystem "ways" :serial t :components ((:file "keys") (:file "handlers") (:file "main")
-  (:module "tests" :components ((:file "check")))))
+(defsystem "ways" :serial t :components ((:file "keys") (:file "handlers") (:file "main")))
+(defsystem "ways/tests" :depends-on ("ways") :components ((:file "tests/check")))
 //- README.md
 Set `*depth*` first.
 //- keys.lisp
@@ -68,7 +68,7 @@ fn paths_interfaces_and_constructors_are_found() {
     own_process!();
     let root = folder("ways");
     write_project(&root, PROJECT);
-    let world = World::at(root, &["ways"]);
+    let world = World::at(root, &["ways/tests"]);
     paths(&world);
     interfaces(&world);
     makers(&world);
@@ -94,7 +94,7 @@ fn texts(world: &World) {
     let plan = world.bank.ask(&RenameRequest::new("ways::helper", "help"), &control).unwrap().to_string();
     let planned = tool("rename", json!({ "name": "ways::helper", "new_name": "help" }));
     assert_eq!(planned.lines().next(), plan.lines().next());
-    let missing = world.bank.ask(&WhoRequest::calls("ways::nothing"), &control).unwrap();
+    let missing = world.bank.ask(&WhoRequest::calls("ways::nothing"), &control).unwrap_err();
     expect_text("missing symbol", &missing.to_string());
 }
 

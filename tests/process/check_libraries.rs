@@ -17,8 +17,8 @@ use crate::fixtures::{library_registry, lisp_libraries};
 use crate::program::{Folder, STEELBANK, ask};
 use crate::renames::copy;
 
-/// A library and one of its files. None depends on another: a file that is written again is compiled
-/// again, privately, and so is what depends on it.
+/// A library and one of its files. None depends on another: a file that is written again is
+/// compiled again, privately, and so is what depends on it.
 const LIBRARIES: [(&str, &str); 3] =
     [("alexandria", "alexandria-1/lists.lisp"), ("cl-ppcre", "api.lisp"), ("cl-who", "who.lisp")];
 

@@ -9,8 +9,8 @@ use crate::fixtures::{NO_LIBRARIES, newer_asdf};
 use crate::program::{Folder, STEELBANK, Streams, ends_well, initialized, on, outcome, server};
 use crate::texts::write_project;
 
-/// ASDF takes a newer version of itself from the registry, such as Debian's cl-asdf: from snapshots,
-/// in scratch images, and after a restart. Fasls that need it are not used without it.
+/// ASDF takes a newer version of itself from the registry, such as Debian's cl-asdf: from
+/// snapshots, in scratch images, and after a restart. Fasls that need it are not used without it.
 #[test]
 fn newer_asdf_in_the_registry_is_used() {
     let folder = Folder::new("newer-asdf");

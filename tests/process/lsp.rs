@@ -1532,7 +1532,7 @@ fn answers_after_a_load_ignore_earlier_ones() {
     other.await_load();
     let expected = answers_about_price(&mut other);
     assert_eq!(late, expected);
-    // Of the symbol that was being loaded, everything that is true was found before.
+    // Everything true about the symbol that was being loaded was found before.
     for (early, late) in early.iter().zip(&late).take(7) {
         assert!(lines_of(late).is_subset(&lines_of(early)), "{early}\n{late}");
     }

@@ -70,8 +70,8 @@ impl Default for RunTestsRequest {
 pub struct TestRun {
     /// The systems that were searched for tests.
     pub systems: Vec<String>,
-    /// Number of tests by status: `passed`, `failed`, `error`, `skipped`, `empty`, `timed-out`, `died`,
-    /// `not-run`, `done`.
+    /// Number of tests by status: `passed`, `failed`, `error`, `skipped`, `empty`, `timed-out`,
+    /// `died`, `not-run`, `done`.
     #[schemars(with = "BTreeMap<String, usize>")]
     pub counts: BTreeMap<TestStatus, usize>,
     /// Number of assertions by outcome, as the frameworks count them.
@@ -152,7 +152,8 @@ impl Checks {
 }
 
 impl TestStatus {
-    /// Returns whether the test passed, was skipped or empty, or is a test-op that returned normally.
+    /// Returns whether the test passed, was skipped or empty, or is a test-op that returned
+    /// normally.
     pub fn is_good(self) -> bool {
         matches!(self, TestStatus::Passed | TestStatus::Skipped | TestStatus::Empty | TestStatus::Done)
     }
@@ -179,9 +180,9 @@ pub struct TestResult {
     pub name: LispName,
     /// The framework; `asdf` for a test-op.
     pub framework: String,
-    /// `passed`, `failed`, `error`, `skipped`, `empty` (the framework saw no assertion), `timed-out`,
-    /// `died` or `not-run`. `done` for a test-op that returned without any recognized assertions;
-    /// check its output.
+    /// `passed`, `failed`, `error`, `skipped`, `empty` (the framework saw no assertion),
+    /// `timed-out`, `died` or `not-run`. `done` for a test-op that returned without any recognized
+    /// assertions; check its output.
     pub status: TestStatus,
     /// Run time, in milliseconds.
     #[serde(default)]

@@ -129,6 +129,7 @@ pub struct Summary {
     /// The symbol.
     pub name: LispName,
     /// The kinds of its definitions; empty if it is only exported.
+    #[serde(default)]
     pub kinds: Vec<LispKind>,
     /// The operator's lambda list.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -20,7 +20,7 @@ use steelbank_xref::{Index, SymbolName};
 use crate::actions::uses::unloaded::{TokenResolver, not_searched};
 use crate::answer::location::as_text;
 use crate::answer::lookup::{DEFAULT_PACKAGE, Lookup};
-use crate::answer::{Caution, Location, shortened};
+use crate::answer::{Caution, Location, NotFound, shortened};
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext, Question};
 use crate::source::positions::{Notation, PositionedFile};
@@ -185,7 +185,7 @@ enum Condition {
     Package(String),
 }
 
-/// What a hole may match.
+/// The kinds of forms that a hole matches.
 #[derive(Clone, Copy)]
 enum HoleKind {
     Symbol,
@@ -208,10 +208,11 @@ impl Found {
         let pattern = Pattern::parse(&request.pattern).map_err(SearchError::from)?;
         let conditions = request.conditions.iter().map(|text| condition(text, &pattern, &context.index));
         let conditions = conditions.collect::<Result<Vec<_>, _>>()?;
+        let view = context.project.tree_view();
         let sought: Vec<Sought> = pattern
             .symbols
             .iter()
-            .map(|symbol| Sought::of(symbol, &context.index, request.package.as_deref()))
+            .map(|symbol| Sought::of(symbol, context, &view, request.package.as_deref()))
             .collect::<Result<_, _>>()?;
         let unknown = |is_known: bool| {
             let symbols = pattern.symbols.iter().zip(&sought);
@@ -229,7 +230,6 @@ impl Found {
                 "The image has no such symbol, so its places were matched by the name, in any package: {names}."
             )),
         }
-        let view = context.project.tree_view();
         let (anchor, sources) = sources(context, &view, &sought, &mut cautions);
         let resolvers: Vec<TokenResolver<'_>> = sought
             .iter()
@@ -247,12 +247,22 @@ impl Found {
 }
 
 impl Sought {
-    fn of(symbol: &PatternSymbol, index: &Index, package: Option<&str>) -> Result<Self, Error> {
+    fn of(
+        symbol: &PatternSymbol,
+        context: &QueryContext<'_>,
+        view: &TreeView,
+        package: Option<&str>,
+    ) -> Result<Self, Error> {
+        let index = &context.index;
         if symbol.package.as_deref() == Some("KEYWORD") {
             let symbol = SymbolName::new("KEYWORD", symbol.name.as_str());
             return Ok(Self { symbol, is_known: true, is_in_image: true });
         }
         let lookup = Lookup::resolved(index, &symbol.written, package)?;
+        let home = &lookup.asked.package;
+        if lookup.package.is_none() && context.project.unloaded_packages(view, home).is_empty() {
+            return Err(NotFound::Package(home.clone()).into());
+        }
         Ok(match lookup.found {
             Ok((found, _)) => Self { symbol: index.full_name(found), is_known: true, is_in_image: true },
             Err(_) => Self {

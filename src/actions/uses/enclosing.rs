@@ -57,8 +57,8 @@ impl<'a> Enclosing<'a> {
     }
 
     /// Returns the printed name of the innermost definition around `place` that contains code: a
-    /// function, method, macro, compiler macro, setf definition or test, or a form of another operator
-    /// that defines one of the functions `compiled`. Returns `None` for top-level code.
+    /// function, method, macro, compiler macro, setf definition or test, or a form of another
+    /// operator that defines one of the functions `compiled`. Returns `None` for top-level code.
     pub(crate) fn function(&self, place: &Location, compiled: &BTreeSet<&str>) -> Option<String> {
         let definitions = self.definitions(&place.file);
         let defines_function = |known: &DefinitionInFile| match known.definition.kind {

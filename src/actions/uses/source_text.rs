@@ -19,7 +19,7 @@ use crate::tools::{Call, Failure, Session, ToolAnswer};
 pub(crate) struct Sourced<R> {
     #[serde(flatten)]
     request: R,
-    /// Also return the code: definitions, and the definition around each use.
+    /// Also return the code.
     #[serde(default)]
     source: bool,
 }

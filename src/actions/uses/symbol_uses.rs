@@ -142,8 +142,8 @@ impl<'a> SymbolUses<'a> {
         Some(words)
     }
 
-    /// Finds such words that hardly mean anything else: with a prefix, or for a name with a hyphen or
-    /// an asterisk. A name such as COLUMN is an English word, too.
+    /// Finds such words that hardly mean anything else: with a prefix, or for a name with a hyphen
+    /// or an asterisk. A name such as COLUMN is an English word, too.
     pub(crate) fn distinct_words(&self, project: &Project, now: &TreeView) -> Vec<WordMatch> {
         let mut words = self.words(project, now).unwrap_or_default();
         let is_distinct = self.sought.name.contains(['-', '*']);

@@ -176,8 +176,8 @@ impl Server {
     }
 
     /// Waits for the loads at startup or after a restart: until they end if the request
-    /// `runs_code`, otherwise at most for [`FIRST_LOAD_WAIT`] or [`RELOAD_WAIT`]. Also returns if the request is cancelled. Returns whether loads are still
-    /// running.
+    /// `runs_code`, otherwise at most for [`FIRST_LOAD_WAIT`] or [`RELOAD_WAIT`]. Also returns if
+    /// the request is cancelled. Returns whether loads are still running.
     pub(super) fn await_load(&self, runs_code: bool, is_cancelled: impl Fn() -> bool) -> bool {
         let begun = Instant::now();
         let mut phase = self.load_phase.lock();

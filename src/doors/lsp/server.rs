@@ -82,8 +82,8 @@ impl std::fmt::Debug for ServerOptions {
     }
 }
 
-/// The index's stamp when a request for names was answered, with whether the project was not loaded;
-/// the request; and the names.
+/// The index's stamp when a request for names was answered, with whether the project was not
+/// loaded; the request; and the names.
 type CompletionNames = ((u64, bool), AccessibleNamesRequest, Arc<Vec<Accessible>>);
 
 /// The parts of a message that can be read although a string in it is not valid.

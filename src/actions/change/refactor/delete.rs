@@ -141,8 +141,8 @@ impl Deletion<'_> {
         Ok(conflicts)
     }
 
-    /// Returns the places of `name` in the project's code, each with the kind of use if the compiler
-    /// read it. A place without a range is not known exactly.
+    /// Returns the places of `name` in the project's code, each with the kind of use if the
+    /// compiler read it. A place without a range is not known exactly.
     fn places(&self, name: &LispName) -> Result<Vec<(Location, Option<UseType>)>, Error> {
         let request = CodeFindReferencesRequest {
             limit: usize::MAX,

@@ -28,6 +28,7 @@ struct Arguments {
     /// replace: replace the forms that match `pattern` by `with`. delete: delete the definition of
     /// `name`, which nothing may use.
     #[serde(default)]
+    #[schemars(with = "Operation")]
     operation: Option<Operation>,
     /// The forms to replace, with holes: ?x is one form, ?* any number of elements.
     #[serde(default)]

@@ -208,8 +208,8 @@ impl TestPlaces {
     }
 }
 
-/// Extracts the operator and the name of the test that a form defines, by its shape: `(test name …)`
-/// or `(test (name :suite …) …)`.
+/// Extracts the operator and the name of the test that a form defines, by its shape: `(test name
+/// …)` or `(test (name :suite …) …)`.
 fn test_name(text: &LispText, bytes: &[u8], form: FormId) -> Option<(String, String)> {
     let mut elements = text.elements(form);
     let operator = text.token(elements.next()?)?.symbol(bytes).name.to_uppercase();

@@ -25,8 +25,8 @@ impl fmt::Display for FindDefinitionAnswer {
     }
 }
 
-/// Formats a definition without its line. The name is omitted if it is `symbol`, or if the line of a
-/// method shows it.
+/// Formats a definition without its line. The name is omitted if it is `symbol`, or if the line of
+/// a method shows it.
 fn definition(found: &FoundDefinition, symbol: &LispName) -> String {
     let kind = Some(found.kind.to_string()).filter(|_| found.kind != LispKind::Method);
     let context = found.context.as_deref().unwrap_or_default();

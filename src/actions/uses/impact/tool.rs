@@ -21,8 +21,8 @@ struct Arguments {
     paging: Paging,
 }
 
-/// The text lists at most this number of recompiled files. Most systems are serial, so that a change
-/// recompiles most of their files.
+/// The text lists at most this number of recompiled files. Most systems are serial, so that a
+/// change recompiles most of their files.
 const MAX_RECOMPILED: usize = 10;
 
 impl Sequence for ImpactAnswer {
