@@ -542,7 +542,7 @@ fn generated(
     inside().find(|form| {
         form.kind == FormKind::ReadEval || operator(form).is_some_and(|name| name == "MACROLET")
     })?;
-    let around = inside().filter(|form| form.span.contains(at)).next_back()?;
+    let around = inside().rfind(|form| form.span.contains(at))?;
     let range = (lines.position(bytes, around.span.start), lines.position(bytes, around.span.end));
     let made = LispDefinition {
         kind: DefinitionKind::named(of.kind.name())?,
