@@ -26,7 +26,6 @@ pub mod occurrences;
 pub mod open_text;
 pub mod outline;
 pub mod path;
-#[cfg(feature = "server")]
 pub(crate) mod source_text;
 pub(crate) mod strings;
 pub(crate) mod symbol_uses;
