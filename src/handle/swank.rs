@@ -112,13 +112,12 @@ impl Steelbank {
             let why = format!("No editor can connect (--swank {port}): {}.", why.trim_end_matches('.'));
             return Err(Error::SetUp(why));
         };
-        let server = self.inner.swank.server.lock().insert(SwankServer { system, port }).clone();
         // Index Swank's code now, so that the first question need not wait for this.
         self.learn_code(&Control::new(CATCH_UP_TIME));
         // Ignore the error: a process that is started later may then inherit the port until it
         // exits.
         let _ = close_descriptors_on_exec();
-        Ok(server)
+        Ok(self.inner.swank.server.lock().insert(SwankServer { system, port }).clone())
     }
 
     /// Returns the running server, if there is one.
@@ -130,6 +129,10 @@ impl Steelbank {
     /// without a Swank server, because then only this crate's jobs create code.
     pub(super) fn code_made_by_others(&self, control: &Control) -> Option<u64> {
         self.swank()?;
+        self.code_made(control)
+    }
+
+    fn code_made(&self, control: &Control) -> Option<u64> {
         self.context().ask("code-made", Vec::new(), control).ok()
     }
 
@@ -165,7 +168,7 @@ impl Steelbank {
     /// within the time of `control`. If Lisp is loading or has died, answers carry a note.
     fn learn_code(&self, control: &Control) -> bool {
         let deadline = deadline_after(control.allowed());
-        let Some(made) = self.code_made_by_others(control) else { return false };
+        let Some(made) = self.code_made(control) else { return false };
         let seen = &self.inner.swank.seen;
         let learned = || {
             self.refresh_within(&control.until(deadline))?;

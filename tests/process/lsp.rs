@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use steelbank::reader::lines::{LineColumn, LineIndex, PositionEncoding};
 use steelbank::reader::{Dialect, Features, LispText, Range};
 
-use crate::child::{small_or_full, wait_until};
+use crate::child::small_or_full;
 use crate::fixtures::{library_registry, lisp_libraries};
 use crate::framing;
 use crate::hostile_trees::processor_time;
@@ -1132,38 +1132,6 @@ fn requests_take_linear_time_in_any_line() {
             assert!(now - before < budget, "{method}: {} > {budget}", now - before);
             before = now;
         }
-        assert_eq!(editor.leave(), 0);
-    }
-}
-
-/// Returns the anonymous memory of a process in bytes.
-fn memory(process: u32) -> usize {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
-}
-
-#[test]
-fn open_text_needs_bounded_memory() {
-    let size = small_or_full(1_000_000, 7_000_000);
-    for separator in [" ", "\n"] {
-        let mut editor = Editor::start(PositionEncoding::Utf16);
-        let form =
-            |number| format!("(defun f{number} (aé𝒳 b) \"é𝒳\" (let ((c (list aé𝒳 b))) (g{number} c 'é)))");
-        let forms: Vec<String> = (0..size / 75).map(form).collect();
-        let text = forms.join(separator);
-        let params = editor.at("x.lisp", &text, "aé𝒳", 0);
-        let process = editor.child.id();
-        let before = memory(process);
-        editor.open("x.lisp", &text);
-        for method in ["hover", "semanticTokens/full", "documentSymbol", "foldingRange"] {
-            editor.ask(&format!("textDocument/{method}"), params.clone());
-        }
-        // The server releases memory after it has answered.
-        let times = |limit: usize| memory(process).saturating_sub(before) <= limit * text.len();
-        wait_until("more than 16 times the text", || times(16));
-        editor.tell("textDocument/didClose", params);
-        wait_until("memory of a closed text", || times(5));
         assert_eq!(editor.leave(), 0);
     }
 }
