@@ -73,14 +73,14 @@ for era in legacy modern; do
             find-definition) call "$tool" '{"name": "cl:mapcar"}' 'LIST.LISP' ;;
             who-calls) call "$tool" '{"name": "mapcar", "package": "CL"}' 'Functions that call COMMON-LISP::MAPCAR' ;;
             who-references) call "$tool" '{"name": "*print-base*", "package": "CL"}' 'COMMON-LISP::WRITE' ;;
-            path) call "$tool" '{"from": "sample::caller", "to": "sample::callee"}' 'reaches' ;;
+            path) call "$tool" '{"from": "sample::caller", "to": "sample::callee"}' '"found"' ;;
             interface) call "$tool" '{"path": "sample.lisp"}' '"isError": false' ;;
             status) call "$tool" '{}' 'Lisp is ' ;;
             load-system) call "$tool" '{"system": "sample"}' '"isError": false' ;;
             load-file) call "$tool" "{\"path\": \"$scratch/project/sample.lisp\"}" '"isError": false' ;;
             reload) call "$tool" '{}' '"isError": false' ;;
             list-systems) call "$tool" '{}' 'sample' ;;
-            code-find-references) call "$tool" '{"symbol": "cl:mapcar", "project_only": false, "limit": 3}' 'MAPCAR' ;;
+            code-find-references) call "$tool" '{"symbol": "cl:mapcar", "project_only": false, "limit": 3}' 'references to cl:mapcar' ;;
             index_project) call "$tool" '{}' '"isError": false' ;;
             check) call "$tool" '{"system": "sample"}' '"loads": true' ;;
             apropos) call "$tool" '{"pattern": "mapca"}' 'cl:mapcar' ;;
@@ -88,6 +88,7 @@ for era in legacy modern; do
             macroexpand) call "$tool" '{"form": "(when 1 2)"}' '"isError": false' ;;
             outline) call "$tool" '{"path": "sample.lisp"}' 'sample::caller' ;;
             package-info) call "$tool" '{"package": "SAMPLE"}' '"isError": false' ;;
+            refactor) call "$tool" '{"operation": "replace", "pattern": "(sample::callee ?x)", "with": "?x"}' '"edits": 1' ;;
             rename) call "$tool" '{"name": "sample::callee", "new_name": "called"}' 'sample.lisp' ;;
             restart-lisp) call "$tool" '{}' '"isError": false' ;;
             evaluate) call "$tool" '{"code": "(+ 1 2)"}' '3' ;;
