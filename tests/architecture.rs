@@ -229,7 +229,6 @@ fn type_definitions_are_found() {
 /// The places that may search a sentence for words: file, searched variable, reason.
 const SEARCHED: &[(&str, &str, &str)] = &[
     ("src/engine/start.rs", "reason", "SBCL reports a failed start only as text"),
-    ("src/handle/loaded/text.rs", "message", "a file that Lisp's message contains is not repeated"),
     ("src/actions/run/trial/run.rs", "why", "absolute paths are shortened"),
     ("src/actions/run/load_system.rs", "message", "absolute paths are shortened"),
     ("src/actions/run/load_system.rs", "remedy", "absolute paths are shortened"),

@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use steelbank_reader::{Dialect, Features, LispText, Marker, TokenKind, WrittenSymbol, normalized, upcase};
 use steelbank_xref::{Access, Index, Symbol};
 
+use crate::answer::designator::{Designator, PrintedName};
+
 /// A name in an answer. Prints and serializes in readable form. Names sort by their canonical form;
 /// a name compares with a string by its readable form. A name deserialized from Lisp's answer has
 /// only the canonical form until `write` is called with the index, and prints in that form.
@@ -56,10 +58,10 @@ impl LispName {
     /// Returns the name as a person writes it in the home package of `symbol`: without the prefixes
     /// of this package and of COMMON-LISP.
     pub(crate) fn beside(&self, symbol: &Self) -> String {
-        let home = symbol.canonical.split_once("::").and_then(|(before, _)| before.rsplit(['(', ' ']).next());
+        let own = Designator::parse(PrintedName::parse(&symbol.canonical).symbol()).ok();
+        let home = own.and_then(|own| own.package);
         with_symbols(&self.written, |marker, WrittenSymbol { package, name }| {
-            let package =
-                package.filter(|package| package != "CL" && home.is_none_or(|home| home != package));
+            let package = package.filter(|package| package != "CL" && home.as_deref() != Some(&**package));
             let package = package.map(|package| prefix(&package)).unwrap_or_default();
             let colons = match marker {
                 Marker::Uninterned => "#:",
@@ -71,12 +73,9 @@ impl LispName {
             format!("{package}{colons}{}", readable(&name))
         })
     }
-}
 
-impl LispName {
     /// Returns [`LispName::beside`] of `symbol`, without the head of a method's or a macro's name,
-    /// unless `line` begins the name's definition, such as
-    /// `(defun total (cart)`.
+    /// unless `line` begins the name's definition, such as `(defun total (cart)`.
     pub(crate) fn unless_in(&self, line: &str, symbol: &Self) -> Option<String> {
         let symbols = |text: &str| -> Vec<(bool, String)> {
             let (bytes, read) = (text.as_bytes(), &Features::default());
@@ -94,9 +93,11 @@ impl LispName {
         let is_shown = is_definition && line.starts_with('(') && shown.get(at).is_some_and(is_own);
         (!is_shown).then(|| {
             let name = self.beside(symbol);
-            let heads = ["(method ", "(macro-function "];
-            let bare = heads.iter().find_map(|head| name.strip_prefix(head)?.strip_suffix(')'));
-            bare.map(str::to_owned).unwrap_or(name)
+            let printed = PrintedName::parse(&name);
+            match printed.head {
+                "method" | "macro-function" => [&[printed.name], &*printed.rest].concat().join(" "),
+                _ => name,
+            }
         })
     }
 }
