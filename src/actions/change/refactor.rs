@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Steelbank;
 use crate::actions::change::rename::{Doubt, EditPlan, FileEdits, Verified, compare_loads};
-use crate::actions::text::search::SearchRequest;
+use crate::actions::text::search::FormSearchRequest;
 use crate::actions::text::search::pattern::PatternError;
 use crate::engine::Control;
 use crate::handle::question::{Action, Question};
@@ -33,7 +33,7 @@ pub enum Operation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplaceRequest {
     /// The forms to replace.
-    pub search: SearchRequest,
+    pub search: FormSearchRequest,
     /// The new form, with holes of the pattern.
     pub with: String,
     /// Whether to replace forms that a feature expression excludes.
@@ -43,7 +43,7 @@ pub struct ReplaceRequest {
 impl ReplaceRequest {
     /// Creates a request to replace the forms that match `pattern` by `with`.
     pub fn new(pattern: impl Into<String>, with: impl Into<String>) -> Self {
-        Self { search: SearchRequest::new(pattern), with: with.into(), excluded: false }
+        Self { search: FormSearchRequest::new(pattern), with: with.into(), excluded: false }
     }
 }
 

@@ -26,11 +26,11 @@ use crate::handle::{Error, QueryContext, Question};
 use crate::source::positions::{Notation, PositionedFile};
 use crate::workspace::{TextContext, TextFilter, TextState, TreeView, UnloadedText, state_in_loaded_file};
 pub use pattern::PatternError;
-use pattern::{Bindings, Pattern, PatternSymbol, Subject};
+use pattern::{Bindings, FormPattern, PatternSymbol, Subject};
 
 /// A request for the forms that match a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-pub struct SearchRequest {
+pub struct FormSearchRequest {
     /// A Lisp form with holes: ?x matches one form, ?* or ?*x any number of elements. Example:
     /// (if ?test nil ?else).
     pub pattern: String,
@@ -44,7 +44,7 @@ pub struct SearchRequest {
     pub conditions: Vec<String>,
 }
 
-impl SearchRequest {
+impl FormSearchRequest {
     /// Creates a request for the forms that match `pattern`.
     pub fn new(pattern: impl Into<String>) -> Self {
         Self { pattern: pattern.into(), package: None, conditions: Vec::new() }
@@ -54,7 +54,7 @@ impl SearchRequest {
 /// The forms that match.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
-pub struct SearchAnswer {
+pub struct FormSearchAnswer {
     /// The number of matches on all pages.
     pub total: usize,
     /// The matches, by file and place.
@@ -86,10 +86,10 @@ pub struct SearchMatch {
 /// Why a search is impossible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum SearchError {
+pub enum FormSearchError {
     /// The pattern is wrong.
     #[error(transparent)]
-    Pattern(#[from] PatternError),
+    FormPattern(#[from] PatternError),
     /// A condition is wrong.
     #[error(
         "The condition {0} is unknown. Conditions: \"?x: KIND\" for a hole of the pattern, where KIND is symbol, keyword, string, \
@@ -98,17 +98,17 @@ pub enum SearchError {
     Condition(String),
 }
 
-impl From<SearchError> for Error {
-    fn from(error: SearchError) -> Self {
+impl From<FormSearchError> for Error {
+    fn from(error: FormSearchError) -> Self {
         Self::of_request(error, None)
     }
 }
 
-impl Question for SearchRequest {
-    type Answer = SearchAnswer;
+impl Question for FormSearchRequest {
+    type Answer = FormSearchAnswer;
 
-    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<SearchAnswer, Error> {
-        let found = Found::of(self, context, control)?;
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<FormSearchAnswer, Error> {
+        let found = FoundForms::of(self, context, control)?;
         let mut matches = Vec::new();
         for file in &found.files {
             let shown = context.project.shown(&file.path);
@@ -123,7 +123,7 @@ impl Question for SearchRequest {
                 });
             }
         }
-        Ok(SearchAnswer { total: matches.len(), matches, cautions: found.cautions })
+        Ok(FormSearchAnswer { total: matches.len(), matches, cautions: found.cautions })
     }
 }
 
@@ -133,8 +133,8 @@ fn on_one_line(text: &str) -> String {
 }
 
 /// The files with matches of a pattern.
-pub(crate) struct Found {
-    pub(crate) pattern: Pattern,
+pub(crate) struct FoundForms {
+    pub(crate) pattern: FormPattern,
     pub(crate) files: Vec<FoundFile>,
     pub(crate) cautions: Vec<String>,
 }
@@ -173,7 +173,7 @@ struct Sought {
 
 /// A file to search. Its text was read by the compiler, by this program, or in part by both.
 #[derive(Default)]
-struct Source {
+struct SearchedFile {
     loaded: Option<Arc<PositionedFile>>,
     text: Option<UnloadedText>,
 }
@@ -198,14 +198,14 @@ enum HoleKind {
     Constant,
 }
 
-impl Found {
+impl FoundForms {
     /// Finds the forms that match in all Lisp files of the project.
     pub(crate) fn of(
-        request: &SearchRequest,
+        request: &FormSearchRequest,
         context: &QueryContext<'_>,
         control: &Control,
     ) -> Result<Self, Error> {
-        let pattern = Pattern::parse(&request.pattern).map_err(SearchError::from)?;
+        let pattern = FormPattern::parse(&request.pattern).map_err(FormSearchError::from)?;
         let conditions = request.conditions.iter().map(|text| condition(text, &pattern, &context.index));
         let conditions = conditions.collect::<Result<Vec<_>, _>>()?;
         let view = context.project.tree_view();
@@ -235,7 +235,8 @@ impl Found {
             .iter()
             .map(|sought| TokenResolver::new(&context.index, context.project, &view, &sought.symbol))
             .collect();
-        let search = Search { context, pattern: &pattern, conditions, sought: &sought, resolvers, anchor };
+        let search =
+            FormSearch { context, pattern: &pattern, conditions, sought: &sought, resolvers, anchor };
         let mut files = Vec::new();
         for (path, source) in sources {
             control.check()?;
@@ -280,11 +281,11 @@ fn sources(
     view: &TreeView,
     sought: &[Sought],
     cautions: &mut Vec<String>,
-) -> (usize, BTreeMap<PathBuf, Source>) {
+) -> (usize, BTreeMap<PathBuf, SearchedFile>) {
     let project = context.project;
     let named = sought.iter().map(|sought| project.naming(&sought.symbol.name)).enumerate();
     let (anchor, loaded) = named.min_by_key(|(_, files)| files.len()).unwrap_or_default();
-    let mut sources: BTreeMap<PathBuf, Source> = BTreeMap::new();
+    let mut sources: BTreeMap<PathBuf, SearchedFile> = BTreeMap::new();
     for file in loaded.into_iter().filter(|file| view.contains(&file.path)) {
         let Ok(positioned) = project.positions_at(view, &file.path, file.write_date) else { continue };
         if positioned.is_fresh() {
@@ -301,9 +302,9 @@ fn sources(
     (anchor, sources)
 }
 
-struct Search<'a> {
+struct FormSearch<'a> {
     context: &'a QueryContext<'a>,
-    pattern: &'a Pattern,
+    pattern: &'a FormPattern,
     conditions: Vec<Condition>,
     sought: &'a [Sought],
     resolvers: Vec<TokenResolver<'a>>,
@@ -311,9 +312,9 @@ struct Search<'a> {
     anchor: usize,
 }
 
-impl Search<'_> {
+impl FormSearch<'_> {
     /// Returns the matches in a file.
-    fn file(&self, path: PathBuf, source: &Source) -> Option<FoundFile> {
+    fn file(&self, path: PathBuf, source: &SearchedFile) -> Option<FoundFile> {
         let text: Arc<str> = match (&source.loaded, &source.text) {
             (Some(file), _) => Arc::from(file.text()),
             (None, Some(file)) => Arc::from(file.text.as_str()),
@@ -341,10 +342,19 @@ impl Search<'_> {
             return None;
         }
         let data = NonCalls::of(&read, bytes);
+        let definitions = self.conditions.iter().map(|condition| match condition {
+            // An error is excluded: the name was checked when the condition was read.
+            Condition::Definition(name) => find_definitions(bytes, name).unwrap_or_default(),
+            _ => Vec::new(),
+        });
+        let definitions: Vec<Vec<DefinitionForm>> = definitions.collect();
         matches.retain(|(root, bindings)| {
+            let mut conditions = self.conditions.iter().zip(&definitions);
             !data.contains(*root)
                 && !is_quoted(&read, bytes, *root)
-                && self.meets(bytes, &read, *root, bindings)
+                && conditions.all(|(condition, definitions)| {
+                    self.meets(condition, definitions, bytes, &read, *root, bindings)
+                })
         });
         let state = |root: FormId| match (read.form(root), &source.text) {
             (Some(form), _) if !form.active => Some(TextState::FeatureExcluded),
@@ -362,7 +372,7 @@ impl Search<'_> {
         &self,
         number: usize,
         path: &Path,
-        source: &Source,
+        source: &SearchedFile,
         bytes: &[u8],
         read: &LispText,
     ) -> HashSet<u32> {
@@ -407,27 +417,31 @@ impl Search<'_> {
         starts
     }
 
-    /// Whether a match meets all conditions.
-    fn meets(&self, bytes: &[u8], read: &LispText, root: FormId, bindings: &Bindings) -> bool {
+    /// Whether a match meets a condition. `definitions` are those that the condition names.
+    fn meets(
+        &self,
+        condition: &Condition,
+        definitions: &[DefinitionForm],
+        bytes: &[u8],
+        read: &LispText,
+        root: FormId,
+        bindings: &Bindings,
+    ) -> bool {
         let range = read.span(Datum::Form(root));
-        self.conditions.iter().all(|condition| match condition {
+        match condition {
             Condition::Hole(hole, kind) => {
                 bindings[*hole].iter().flatten().all(|datum| kind.includes(bytes, read, *datum))
             }
-            Condition::Definition(name) => {
-                let within = |form: &DefinitionForm| form.span.encloses(range);
-                find_definitions(bytes, name).is_ok_and(|found| found.iter().any(within))
-            }
+            Condition::Definition(_) => definitions.iter().any(|form| form.span.encloses(range)),
             Condition::Package(name) => {
-                let index = &self.context.index;
+                let wanted = self.context.index.find_package(name, None);
                 let current = read.toplevel_from(range.start).and_then(|top| top.package.as_deref());
-                let same =
-                    |package: &str| index.find_package(package, None) == index.find_package(name, None);
                 current.is_some_and(|current| {
-                    current == name || (index.find_package(name, None).is_some() && same(current))
+                    current == name
+                        || (wanted.is_some() && self.context.index.find_package(current, None) == wanted)
                 })
             }
-        })
+        }
     }
 }
 
@@ -471,8 +485,8 @@ impl HoleKind {
 }
 
 /// Parses a condition of a request.
-fn condition(text: &str, pattern: &Pattern, index: &Index) -> Result<Condition, SearchError> {
-    let wrong = || SearchError::Condition(text.to_owned());
+fn condition(text: &str, pattern: &FormPattern, index: &Index) -> Result<Condition, FormSearchError> {
+    let wrong = || FormSearchError::Condition(text.to_owned());
     let (subject, value) = text.split_once(':').ok_or_else(wrong)?;
     let (subject, value) = (subject.trim(), value.trim());
     match subject {

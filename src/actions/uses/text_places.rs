@@ -27,7 +27,7 @@ pub(crate) struct TextPlacesRequest {
 
 /// A place of the symbol.
 #[derive(Debug)]
-pub(crate) struct TextPlace {
+pub(crate) struct NamedPlace {
     pub(crate) path: PathBuf,
     pub(crate) range: Range,
     /// Whether the form around the name defines it.
@@ -36,9 +36,9 @@ pub(crate) struct TextPlace {
 }
 
 impl Question for TextPlacesRequest {
-    type Answer = Vec<TextPlace>;
+    type Answer = Vec<NamedPlace>;
 
-    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<Vec<TextPlace>, Error> {
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<Vec<NamedPlace>, Error> {
         control.check()?;
         let (project, name) = (context.project, &self.symbol.name);
         let now = project.tree_view();
@@ -55,7 +55,7 @@ impl Question for TextPlacesRequest {
                 _ => resolver.meaning(token, is_system).is_some(),
             };
             for token in tokens.named(name).iter().filter(means) {
-                places.push(TextPlace {
+                places.push(NamedPlace {
                     path: path.to_owned(),
                     range: token.span,
                     defines: is_definition(text, token),

@@ -29,13 +29,13 @@ pub(crate) struct UseLines<'a> {
     context: &'a QueryContext<'a>,
     /// If the question is cancelled, the lists are incomplete.
     control: &'a Control,
-    files: RefCell<HashMap<String, Rc<[Form]>>>,
+    files: RefCell<HashMap<String, Rc<[FormLines]>>>,
 }
 
 /// A top-level form of a file: first line, last line, and current package.
-type Form = (u32, u32, Option<String>);
+type FormLines = (u32, u32, Option<String>);
 
-fn forms(path: &Path) -> Option<Rc<[Form]>> {
+fn forms(path: &Path) -> Option<Rc<[FormLines]>> {
     let bytes = steelbank_tree::read_source(path).ok()?;
     let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
     let lines = LineIndex::new(&bytes);

@@ -15,7 +15,7 @@ use crate::actions::symbols::describe_symbol::text::headed;
 use crate::actions::symbols::find_definition::FindDefinitionRequest;
 use crate::actions::uses::code_find_references::CodeFindReferencesRequest;
 use crate::actions::uses::occurrences::FileOccurrence;
-use crate::actions::uses::text_places::TextPlace;
+use crate::actions::uses::text_places::NamedPlace;
 use crate::answer::name::barred;
 use crate::answer::{LispKind, LispName};
 use crate::engine::control::Control;
@@ -72,7 +72,7 @@ impl Server {
     fn described_in_text(&self, symbol: &SymbolName, control: &Control) -> Result<String, RequestRefusal> {
         let mut lines = vec![format!("{} is not loaded yet", symbol.name.to_lowercase())];
         let defines = self.text_places(symbol, control)?.into_iter().filter(|place| place.defines);
-        for TextPlace { path, range, .. } in defines.take(MAX_HOVER_DEFINITIONS) {
+        for NamedPlace { path, range, .. } in defines.take(MAX_HOVER_DEFINITIONS) {
             let Some(ShownText { text, lines: of }) = self.file_text(&path) else { continue };
             let line = of.line(range.start);
             let (path, text) = (self.bank()?.project().shown(&path), of.bytes(text.as_bytes(), line));
@@ -106,7 +106,7 @@ impl Server {
         let (there, _) = self.in_documents(symbol, control);
         let there = there.into_iter().filter(|_| !any);
         let text = text.into_iter().filter(|place| !any || place.is_method);
-        for place in there.chain(text.map(|TextPlace { path, range, .. }| Place { path, range })) {
+        for place in there.chain(text.map(|NamedPlace { path, range, .. }| Place { path, range })) {
             if !places.iter().any(|known| known.path == place.path && known.range.encloses(place.range)) {
                 places.push(place);
             }
@@ -141,7 +141,7 @@ impl Server {
     pub(super) fn used(&self, symbol: &SymbolName, control: &Control) -> Result<Vec<Place>, RequestRefusal> {
         let (_, mut places) = self.in_documents(symbol, control);
         let text = self.text_places(symbol, control)?.into_iter().filter(|place| !place.defines);
-        places.extend(text.map(|TextPlace { path, range, .. }| Place { path, range }));
+        places.extend(text.map(|NamedPlace { path, range, .. }| Place { path, range }));
         let bank = self.bank()?;
         let mut request = CodeFindReferencesRequest::new(barred(&symbol.name));
         (request.package, request.limit) = (Some(symbol.package.clone()), 100_000);

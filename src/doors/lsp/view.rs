@@ -17,7 +17,7 @@ use super::server::{LoadPhase, Server};
 use crate::Steelbank;
 use crate::actions::uses::occurrences::{FileOccurrence, OccurrencesAnswer, OccurrencesRequest};
 use crate::actions::uses::open_text::{OpenTextAnswer, OpenTextRequest};
-use crate::actions::uses::text_places::{TextPlace, TextPlacesRequest};
+use crate::actions::uses::text_places::{NamedPlace, TextPlacesRequest};
 use crate::answer::Location;
 use crate::engine::control::Control;
 use crate::source::tap::roles::SyntaxRole;
@@ -123,7 +123,7 @@ impl Server {
         &self,
         symbol: &SymbolName,
         control: &Control,
-    ) -> Result<Vec<TextPlace>, RequestRefusal> {
+    ) -> Result<Vec<NamedPlace>, RequestRefusal> {
         if !self.is_loading() {
             return Ok(Vec::new());
         }

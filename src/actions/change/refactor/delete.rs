@@ -62,6 +62,7 @@ struct EditedFile {
     path: PathBuf,
     bytes: Vec<u8>,
     read: LispText,
+    definitions: Vec<DefinitionForm>,
     /// The definitions and declamations to delete, by their start.
     forms: BTreeMap<u32, DefinitionForm>,
     /// Exports and imports to delete.
@@ -69,6 +70,12 @@ struct EditedFile {
 }
 
 impl EditedFile {
+    /// Returns the definition at top level around `range`.
+    fn definition_around(&self, range: Range) -> Option<&DefinitionForm> {
+        self.definitions.iter().find(|form| form.span.encloses(range))
+    }
+
+    /// Whether `place` is in text to delete.
     fn has(&self, place: &Location) -> bool {
         let start = place.range.map_or(0, |range| range.start);
         self.forms.values().any(|form| place.range.is_some() && form.span.contains(start))
@@ -94,8 +101,10 @@ impl Deletion<'_> {
             let bytes = steelbank_tree::read_source(&path).ok().filter(|_| self.view.contains(&path))?;
             std::str::from_utf8(&bytes).ok()?;
             let read = LispText::read(&bytes, Dialect::CommonLisp, &crate::source::features());
+            let definitions = edit::definitions(&bytes);
             let (forms, clauses) = (BTreeMap::new(), BTreeSet::new());
-            self.files.insert(shown.to_owned(), EditedFile { path, bytes, read, forms, clauses });
+            self.files
+                .insert(shown.to_owned(), EditedFile { path, bytes, read, definitions, forms, clauses });
         }
         self.files.get_mut(shown)
     }
@@ -113,8 +122,7 @@ impl Deletion<'_> {
             let exact = definition.evidence == Evidence::Exact && !definition.stale && !definition.not_loaded;
             let form = place.range.filter(|_| exact).and_then(|range| {
                 let file = self.file(&place.file)?;
-                let all = edit::definitions(&file.bytes).into_iter();
-                let mut form = all.into_iter().find(|form| form.span.encloses(range))?;
+                let mut form = file.definition_around(range)?.clone();
                 form.guard_start = comment_above(&file.bytes, form.guard_start);
                 file.forms.insert(form.span.start, form);
                 Some(())
@@ -169,8 +177,7 @@ impl Deletion<'_> {
     fn uses_left(&self) -> Result<Vec<String>, Error> {
         let mut conflicts = Vec::new();
         for name in &self.names {
-            let places = self.places(name)?;
-            let mut left: Vec<Location> = places.into_iter().map(|(place, _)| place).collect();
+            let mut left: Vec<Location> = self.places(name)?.into_iter().map(|(place, _)| place).collect();
             left.retain(|place| !self.files.get(&place.file).is_some_and(|file| file.has(place)));
             left.sort();
             if let Some(first) = left.first() {
@@ -206,38 +213,32 @@ impl Deletion<'_> {
                 }
             }
         }
-        let index = &self.context.index;
+        let (context, view) = (self.context, self.view);
         let mut found = Vec::new();
         for (package, name) in candidates {
             self.control.check()?;
-            let name = LispName::new(index, crate::answer::name::canonical(&package, &name));
+            let name = LispName::new(&context.index, crate::answer::name::canonical(&package, &name));
             if self.names.contains(&name) {
                 continue;
             }
             let request = FindDefinitionRequest::new(name.canonical());
             let Ok(defined) = request.answer(self.context, self.control) else { continue };
-            let own = |place: &Location| self.view.contains(&self.context.project.real(&place.file));
+            let own = |place: &Location| view.contains(&context.project.real(&place.file));
             if defined.definitions.is_empty() || !defined.definitions.iter().all(|found| own(&found.place)) {
                 continue;
             }
             let places = self.places(&name)?;
-            let defines = |place: &Location| {
-                defined.definitions.iter().any(|found| {
-                    let known = self.files.get(&place.file);
-                    let bytes = known.map(|file| file.bytes.clone()).or_else(|| {
-                        steelbank_tree::read_source(&self.context.project.real(&place.file)).ok()
-                    });
-                    let (Some(bytes), Some(range), Some(at)) = (bytes, found.place.range, place.range) else {
-                        return false;
-                    };
-                    found.place.file == place.file
-                        && edit::definitions(&bytes)
-                            .iter()
-                            .any(|form| form.span.encloses(range) && form.span.encloses(at))
-                })
-            };
+            let mut own_forms = Vec::new();
+            for place in defined.definitions.iter().map(|found| &found.place) {
+                let file = self.file(&place.file);
+                let form = file.and_then(|file| file.definition_around(place.range?));
+                own_forms.extend(form.map(|form| (place.file.clone(), form.span)));
+            }
             let is_gone = |place: &Location| {
-                self.files.get(&place.file).is_some_and(|file| file.has(place)) || defines(place)
+                self.files.get(&place.file).is_some_and(|file| file.has(place))
+                    || own_forms.iter().any(|(file, span)| {
+                        *file == place.file && place.range.is_some_and(|range| span.encloses(range))
+                    })
             };
             if places.iter().all(|(place, _)| is_gone(place)) {
                 found.push(name);
@@ -285,16 +286,12 @@ impl EditedFile {
     fn declaration(&mut self, range: Range) {
         let Some(id) = self.form_around(range) else { return };
         let parent = |id: FormId| self.read.form(id).and_then(|form| form.parent);
+        let head = |id: FormId| self.read.form(id).and_then(|form| self.read.head(form));
         let is_named = |id: FormId, names: &[&str]| {
-            let head = self.read.form(id).and_then(|form| self.read.head(form));
-            head.is_some_and(|head| names.iter().any(|name| head.is_named(&self.bytes, name)))
+            head(id).is_some_and(|head| names.iter().any(|name| head.is_named(&self.bytes, name)))
         };
-        let is_clause = self.read.form(id).and_then(|form| self.read.head(form)).is_some_and(|head| {
-            head.marker == Marker::Keyword
-                && ["EXPORT", "IMPORT-FROM", "SHADOWING-IMPORT-FROM"]
-                    .iter()
-                    .any(|name| head.is_named(&self.bytes, name))
-        });
+        let is_clause = is_named(id, &["EXPORT", "IMPORT-FROM", "SHADOWING-IMPORT-FROM"])
+            && head(id).is_some_and(|head| head.marker == Marker::Keyword);
         if is_clause {
             let before = &self.bytes[..range.start as usize];
             let start = before.trim_ascii_end().len() as u32;

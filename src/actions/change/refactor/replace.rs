@@ -6,8 +6,8 @@ use steelbank_xref::{Index, Symbol};
 
 use super::{Operation, RefactorError, RefactorPlan, ReplaceRequest};
 use crate::actions::change::rename::{Doubt, FileEdits, RenameEdit};
-use crate::actions::text::search::pattern::Pattern;
-use crate::actions::text::search::{Found, FoundFile, FoundForm};
+use crate::actions::text::search::pattern::FormPattern;
+use crate::actions::text::search::{FoundFile, FoundForm, FoundForms};
 use crate::answer::lookup::Lookup;
 use crate::answer::name::qualified;
 use crate::answer::{Location, counted};
@@ -21,7 +21,7 @@ pub(super) fn plan(
     context: &QueryContext<'_>,
     control: &Control,
 ) -> Result<RefactorPlan, Error> {
-    let found = Found::of(&request.search, context, control)?;
+    let found = FoundForms::of(&request.search, context, control)?;
     let template = Template::of(request, &found.pattern, &context.index)?;
     let purpose = format!("replacement of {} by {}", request.search.pattern, request.with);
     let mut plan =
@@ -110,7 +110,7 @@ impl FoundFile {
 /// The form that replaces each match.
 struct Template<'a> {
     text: &'a str,
-    pattern: &'a Pattern,
+    pattern: &'a FormPattern,
     /// The holes and symbols of the text, in order.
     pieces: Vec<(Range, Piece)>,
     /// The places of each hole of the pattern.
@@ -127,9 +127,9 @@ enum Piece {
 }
 
 impl<'a> Template<'a> {
-    fn of(request: &'a ReplaceRequest, pattern: &'a Pattern, index: &Index) -> Result<Self, Error> {
+    fn of(request: &'a ReplaceRequest, pattern: &'a FormPattern, index: &Index) -> Result<Self, Error> {
         let text = request.with.trim();
-        let holes = Pattern::template(text).map_err(RefactorError::from)?;
+        let holes = FormPattern::template(text).map_err(RefactorError::from)?;
         let number = |hole: &str| pattern.holes.iter().position(|known| known.eq_ignore_ascii_case(hole));
         if let Some(hole) = holes.holes.iter().find(|hole| number(hole).is_none()) {
             let (hole, pattern) = (hole.clone(), request.search.pattern.clone());
@@ -162,7 +162,7 @@ impl<'a> Template<'a> {
     }
 
     /// Reports forms that the replacement evaluates several times, or no longer.
-    fn evaluation(&self, found: &Found) -> Vec<String> {
+    fn evaluation(&self, found: &FoundForms) -> Vec<String> {
         let mut cautions = Vec::new();
         for (number, hole) in self.pattern.holes.iter().enumerate() {
             let count = self.counts[number];

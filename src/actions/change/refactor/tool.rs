@@ -8,16 +8,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{DeleteRequest, Operation, RefactorPlan, RefactorVerifyRequest, ReplaceRequest};
-use crate::actions::change::rename::tool::{Executed, edits_text, execute, undo, unknown_work, wait};
-use crate::actions::change::rename::{
-    EditPlan as _, Hunk, RecoverEditsRequest, RenameDiffRequest, RenamePolicy, Verified,
-};
+use crate::actions::change::rename::tool::{EditArguments, Executed, PlannedEdit, edits_text, execute};
+use crate::actions::change::rename::{EditPlan as _, Hunk, RenameDiffRequest, RenamePolicy, Verified};
 use crate::actions::missing::{LookupReply, of_error};
-use crate::actions::text::search::SearchRequest;
+use crate::actions::text::search::FormSearchRequest;
 use crate::answer::lookup::DEFAULT_PACKAGE;
 use crate::answer::{Advice, counted};
-use crate::engine::control::{ALLOWED, Control};
-use crate::tools::arguments::Timeout;
+use crate::engine::control::ALLOWED;
 use crate::tools::page::{Paging, Part, Sequence};
 use crate::tools::{
     About, Call, CallOutcome, Effect, Failure, Permission, Session, Starts, Tool, ToolAnswer,
@@ -51,38 +48,15 @@ struct Arguments {
     conditions: Vec<String>,
     /// Also edit forms that a feature expression excludes.
     #[serde(default)]
-    include: Vec<Include>,
-    /// Write the files. Default: only plan.
-    #[serde(default)]
-    apply: bool,
-    /// Load the project before and after the edits in copies, and compare. Nothing is applied if
-    /// failures, diagnostics or tests differ. Default: true with apply.
-    #[serde(default)]
-    verify: Option<bool>,
-    /// Also run the systems' tests to verify.
-    #[serde(default)]
-    tests: bool,
+    include: Vec<ExcludedForms>,
     #[serde(flatten)]
-    timeout: Timeout,
-    /// Answer after this many seconds at most; longer work continues. Default: 45.
-    #[serde(default)]
-    #[schemars(range(min = 0, max = 86_400))]
-    answer_within_seconds: Option<u64>,
-    /// Alone: wait for running work, given the `wait` of its answer.
-    #[serde(default)]
-    wait: Option<String>,
-    /// Alone: undo an edit, given the `undo` of its answer, or last.
-    #[serde(default)]
-    undo: Option<String>,
-    /// Continues a truncated plan, given its `cursor`.
-    #[serde(default)]
-    cursor: Option<String>,
+    edit: EditArguments,
 }
 
 /// Additional text to edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-enum Include {
+enum ExcludedForms {
     Excluded,
 }
 
@@ -134,7 +108,7 @@ impl Sequence for ListedRefactoring {
 
 /// The answer for work that is still being verified.
 #[derive(Debug, Clone, Serialize)]
-struct Running {
+struct RunningRefactoring {
     applied: bool,
     wait: String,
     seconds: u64,
@@ -143,22 +117,17 @@ struct Running {
 
 fn running(number: u64, since: Duration, call: &Call) -> Result<ToolAnswer, Failure> {
     let next = Advice::WaitForRefactoring(number.to_string()).worded(call.wording());
-    let answer = Running { applied: false, wait: number.to_string(), seconds: since.as_secs(), next };
+    let answer =
+        RunningRefactoring { applied: false, wait: number.to_string(), seconds: since.as_secs(), next };
     let text = format!("The refactoring is being verified, for {} s so far. {}", answer.seconds, answer.next);
     ToolAnswer::new(text, &LookupReply::yes(&answer), CallOutcome::Answered)
 }
 
 fn refactor(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
-    if let Some(id) = given.undo.as_ref().or(given.wait.as_ref()) {
-        let alone = given.operation.is_none() && !given.apply;
-        return match (&given.undo, &given.wait) {
-            (Some(_), None) if alone => undo(session, id, call),
-            (None, Some(_)) if alone => {
-                let number = id.parse().map_err(|_| unknown_work(session, id))?;
-                wait(session, number, given.answer_within_seconds, call, |since| running(number, since, call))
-            }
-            _ => Err(Failure::arguments("Give either an operation, or only undo, or only wait.")),
-        };
+    let running = |number, since| running(number, since, call);
+    let alone = given.operation.is_none();
+    if let Some(answer) = given.edit.earlier(alone, "an operation", session, call, running) {
+        return answer;
     }
     let needed = |argument: Option<String>, name: &str| {
         argument.ok_or_else(|| {
@@ -170,26 +139,18 @@ fn refactor(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnsw
     let Some(operation) = given.operation else {
         return Err(Failure::arguments("refactor needs the argument \"operation\": replace or delete."));
     };
-    if given.tests && given.verify == Some(false) {
-        return Err(Failure::arguments("tests needs verification: omit verify=false, or omit tests."));
-    }
-    Paging::at(given.cursor.clone()).offset()?;
     let bank = session.bank()?;
-    let allowed = session.permit(Permission::Edits).is_ok();
-    if allowed {
-        // Roll back interrupted edits before planning. The answer's notes report failures.
-        let _ = bank.run(&RecoverEditsRequest::new(), &Control::default());
-    }
+    let policy = given.edit.policy(session)?;
     let control = call.control(ALLOWED);
     let plan = match operation {
         Operation::Replace => {
-            let search = SearchRequest {
+            let search = FormSearchRequest {
                 package: given.package,
                 conditions: given.conditions,
-                ..SearchRequest::new(needed(given.pattern, "pattern")?)
+                ..FormSearchRequest::new(needed(given.pattern, "pattern")?)
             };
             let with = needed(given.with, "with")?;
-            let excluded = given.include.contains(&Include::Excluded);
+            let excluded = given.include.contains(&ExcludedForms::Excluded);
             bank.ask(&ReplaceRequest { search, with, excluded }, &control)
         }
         Operation::Delete => {
@@ -202,25 +163,14 @@ fn refactor(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnsw
         Ok(plan) => plan,
         Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
-    let policy = RenamePolicy { apply: given.apply, allowed, verify: given.verify, tests: given.tests };
     let hunks = bank.ask(&RenameDiffRequest::new(&plan), &call.control(ALLOWED))?.hunks;
-    let verifying = Duration::from_secs(given.timeout.timeout_seconds);
-    let planned = Planned { plan, policy, hunks, verifying, cursor: given.cursor };
-    if !policy.verifies(&planned.plan) {
-        let done = planned.execute(session, call)?;
-        return planned.reply(session, done, call);
-    }
-    let work = session.for_work();
-    let begun = session.work().begin(call, move |call| {
-        let done = planned.execute(&work, call);
-        Box::new(move |call| planned.reply(&work, done?, call))
-    });
-    let number = begun.map_err(|error| Failure::engine(format!("Cannot create a thread: {error}.")))?;
-    wait(session, number, given.answer_within_seconds, call, |since| running(number, since, call))
+    let (verifying, cursor) = (given.edit.verifying(), given.edit.cursor.clone());
+    let planned = PlannedRefactoring { plan, policy, hunks, verifying, cursor };
+    given.edit.carry_out(planned, session, call, running)
 }
 
 /// A planned refactoring, and how to execute it.
-struct Planned {
+struct PlannedRefactoring {
     plan: RefactorPlan,
     policy: RenamePolicy,
     hunks: Vec<Hunk>,
@@ -229,7 +179,11 @@ struct Planned {
     cursor: Option<String>,
 }
 
-impl Planned {
+impl PlannedEdit for PlannedRefactoring {
+    fn is_verified(&self) -> bool {
+        self.policy.verifies(&self.plan)
+    }
+
     fn execute(&self, session: &Session, call: &Call) -> Result<Executed, Failure> {
         let verification = RefactorVerifyRequest::new(&self.plan).tests(self.policy.tests);
         let control = call.control(self.verifying);

@@ -47,9 +47,16 @@ struct Arguments {
     /// scripts.
     #[serde(default)]
     include: Vec<Include>,
+    #[serde(flatten)]
+    edit: EditArguments,
+}
+
+/// The arguments of tools that plan, verify and write edits.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(in crate::actions::change) struct EditArguments {
     /// Write the files. Default: only plan.
     #[serde(default)]
-    apply: bool,
+    pub(in crate::actions::change) apply: bool,
     /// Load both versions of the project in copies and compare; a difference forbids apply. Default
     /// with apply.
     #[serde(default)]
@@ -59,19 +66,118 @@ struct Arguments {
     tests: bool,
     #[serde(flatten)]
     timeout: Timeout,
-    /// Answer after at most this time (default 45); the rename continues.
+    /// Answer after at most this time (default 45); the work continues.
     #[serde(default)]
     #[schemars(range(min = 0, max = 86_400))]
     answer_within_seconds: Option<u64>,
-    /// Alone: wait for a running rename, given the `wait` of its answer.
+    /// Alone: wait for running work, given the `wait` of its answer.
     #[serde(default)]
     wait: Option<String>,
-    /// Alone: undo a rename, given the `undo` of its answer, or last.
+    /// Alone: undo an edit, given the `undo` of its answer, or last.
     #[serde(default)]
     undo: Option<String>,
     /// Continues a truncated plan, given its `cursor`.
     #[serde(default)]
-    cursor: Option<String>,
+    pub(in crate::actions::change) cursor: Option<String>,
+}
+
+impl EditArguments {
+    /// Undoes an edit or waits for running work, if the arguments request this. `alone` states
+    /// whether the tool's own arguments are absent, and `alternative` names them. `running` returns
+    /// the answer for work that has not ended, given its number and duration.
+    pub(in crate::actions::change) fn earlier(
+        &self,
+        alone: bool,
+        alternative: &str,
+        session: &Session,
+        call: &Call,
+        running: impl FnOnce(u64, Duration) -> Result<ToolAnswer, Failure>,
+    ) -> Option<Result<ToolAnswer, Failure>> {
+        let alone = alone && !self.apply;
+        Some(match (&self.undo, &self.wait) {
+            (None, None) => return None,
+            (Some(id), None) if alone => undo(session, id, call),
+            (None, Some(id)) if alone => match id.parse() {
+                Ok(number) => self.wait(session, number, call, |since| running(number, since)),
+                Err(_) => Err(unknown_work(session, id)),
+            },
+            _ => Err(Failure::arguments(format!("Give either {alternative}, or only undo, or only wait."))),
+        })
+    }
+
+    /// Returns how to execute a plan. Rolls back interrupted edits before, if writing is permitted;
+    /// the answer's notes report failures.
+    ///
+    /// # Errors
+    /// The arguments contradict each other, or the cursor is wrong.
+    pub(in crate::actions::change) fn policy(&self, session: &Session) -> Result<RenamePolicy, Failure> {
+        Paging::at(self.cursor.clone()).offset()?;
+        if self.tests && self.verify == Some(false) {
+            return Err(Failure::arguments("tests needs verification: omit verify=false, or omit tests."));
+        }
+        let allowed = session.permit(Permission::Edits).is_ok();
+        if allowed {
+            let _ = session.bank()?.run(&RecoverEditsRequest::new(), &Control::default());
+        }
+        Ok(RenamePolicy { apply: self.apply, allowed, verify: self.verify, tests: self.tests })
+    }
+
+    /// Returns the time limit for verification.
+    pub(in crate::actions::change) fn verifying(&self) -> Duration {
+        Duration::from_secs(self.timeout.timeout_seconds)
+    }
+
+    /// Executes the plan: at once, or on another thread if it is verified.
+    pub(in crate::actions::change) fn carry_out<P: PlannedEdit>(
+        &self,
+        planned: P,
+        session: &Session,
+        call: &Call,
+        running: impl FnOnce(u64, Duration) -> Result<ToolAnswer, Failure>,
+    ) -> Result<ToolAnswer, Failure> {
+        if !planned.is_verified() {
+            let done = planned.execute(session, call)?;
+            return planned.reply(session, done, call);
+        }
+        let work = session.for_work();
+        let begun = session.work().begin(call, move |call| {
+            let done = planned.execute(&work, call);
+            Box::new(move |call| planned.reply(&work, done?, call))
+        });
+        let number = begun.map_err(|error| Failure::engine(format!("Cannot create a thread: {error}.")))?;
+        self.wait(session, number, call, |since| running(number, since))
+    }
+
+    /// Waits for the work `number` for at most the requested time, or for the usual time. If the
+    /// work is still running then, returns the answer of `running`, given its duration. A call
+    /// without a time limit waits until the work has ended.
+    fn wait(
+        &self,
+        session: &Session,
+        number: u64,
+        call: &Call,
+        running: impl FnOnce(Duration) -> Result<ToolAnswer, Failure>,
+    ) -> Result<ToolAnswer, Failure> {
+        let seconds = self.answer_within_seconds.map(Duration::from_secs);
+        let patience = call.patience().map(|usual| seconds.unwrap_or(usual));
+        match session.work().wait(number, call, patience) {
+            WaitResult::Ended(outcome) => outcome(call),
+            WaitResult::Running(since) => running(since),
+            WaitResult::Unknown => Err(unknown_work(session, number)),
+        }
+    }
+}
+
+/// A planned edit, and how to execute it.
+pub(in crate::actions::change) trait PlannedEdit: Send + Sized + 'static {
+    /// Returns whether the plan is verified.
+    fn is_verified(&self) -> bool;
+
+    /// Verifies and writes the plan, as its policy requires.
+    fn execute(&self, session: &Session, call: &Call) -> Result<Executed, Failure>;
+
+    /// Returns the answer for the outcome.
+    fn reply(self, session: &Session, done: Executed, call: &Call) -> Result<ToolAnswer, Failure>;
 }
 
 /// Additional text to rename in.
@@ -136,18 +242,10 @@ impl Sequence for ListedRename {
 }
 
 fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
-    if let Some(id) = given.undo.as_ref().or(given.wait.as_ref()) {
-        let alone = given.name.is_none() && given.new_name.is_none() && !given.apply;
-        return match (&given.undo, &given.wait) {
-            (Some(_), None) if alone => undo(session, id, call),
-            (None, Some(_)) if alone => {
-                let number = id.parse().map_err(|_| unknown_work(session, id))?;
-                wait(session, number, given.answer_within_seconds, call, |since| {
-                    RunningRename::default().reply(number, since, call)
-                })
-            }
-            _ => Err(Failure::arguments("Give either name and new_name, or only undo, or only wait.")),
-        };
+    let alone = given.name.is_none() && given.new_name.is_none();
+    let running = |number, since| RunningRename::default().reply(number, since, call);
+    if let Some(answer) = given.edit.earlier(alone, "name and new_name", session, call, running) {
+        return answer;
     }
     let needed = |argument: &Option<String>, name: &str| {
         argument.clone().ok_or_else(|| {
@@ -155,12 +253,8 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         })
     };
     let (name, new_name) = (needed(&given.name, "name")?, needed(&given.new_name, "new_name")?);
-    Paging::at(given.cursor.clone()).offset()?;
     let bank = session.bank()?;
-    if session.permit(Permission::Edits).is_ok() {
-        // Roll back interrupted edits before planning. The answer's notes report failures.
-        let _ = bank.run(&RecoverEditsRequest::new(), &Control::default());
-    }
+    let policy = given.edit.policy(session)?;
     let includes = |what| given.include.contains(&what);
     let request = RenameRequest {
         package: given.package,
@@ -175,41 +269,22 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         Ok(plan) => plan,
         Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
-    let policy = RenamePolicy {
-        apply: given.apply,
-        allowed: session.permit(Permission::Edits).is_ok(),
-        verify: given.verify,
-        tests: given.tests,
-    };
-    if given.tests && given.verify == Some(false) {
-        return Err(Failure::arguments("tests needs verification: omit verify=false, or omit tests."));
-    }
     let hunks = bank.ask(&RenameDiffRequest::new(&plan), &call.control(ALLOWED))?.hunks;
-    let takes = bank.verification_takes(given.tests);
+    let takes = bank.verification_takes(policy.tests);
     let planned = Planned {
         request,
         plan,
         policy,
         hunks,
         takes,
-        verifying: Duration::from_secs(given.timeout.timeout_seconds),
-        cursor: given.cursor,
+        verifying: given.edit.verifying(),
+        cursor: given.edit.cursor.clone(),
     };
-    if !planned.policy.verifies(&planned.plan) {
-        let done = planned.execute(session, call)?;
-        return planned.reply(session, done, call);
-    }
     let running = planned.running();
-    let work = session.for_work();
-    let begun = session.work().begin(call, move |call| {
-        let done = planned.execute(&work, call);
-        Box::new(move |call| planned.reply(&work, done?, call))
-    });
-    let number = begun.map_err(|error| Failure::engine(format!("Cannot create a thread: {error}.")))?;
-    wait(session, number, given.answer_within_seconds, call, |since| running.reply(number, since, call))
+    given.edit.carry_out(planned, session, call, |number, since| running.reply(number, since, call))
 }
 
-pub(in crate::actions::change) fn unknown_work(session: &Session, number: impl std::fmt::Display) -> Failure {
+fn unknown_work(session: &Session, number: impl std::fmt::Display) -> Failure {
     let running = session.work().numbers();
     let others = match running.as_slice() {
         [] => "no rename is running".to_owned(),
@@ -219,24 +294,6 @@ pub(in crate::actions::change) fn unknown_work(session: &Session, number: impl s
         "Rename {number} is not running, or its outcome was already returned; {others}. If Lisp was restarted, the rename was cancelled: see status. \
          To undo written files: rename with undo=\"last\"."
     ))
-}
-
-/// Waits for the work `number` for at most `seconds`, or for the usual time if `seconds` is `None`.
-/// If the work is still running then, returns the answer of `running`, given its duration. A call
-/// without a time limit waits until the work has ended.
-pub(in crate::actions::change) fn wait(
-    session: &Session,
-    number: u64,
-    seconds: Option<u64>,
-    call: &Call,
-    running: impl FnOnce(Duration) -> Result<ToolAnswer, Failure>,
-) -> Result<ToolAnswer, Failure> {
-    let patience = call.patience().map(|usual| seconds.map_or(usual, Duration::from_secs));
-    match session.work().wait(number, call, patience) {
-        WaitResult::Ended(outcome) => outcome(call),
-        WaitResult::Running(since) => running(since),
-        WaitResult::Unknown => Err(unknown_work(session, number)),
-    }
 }
 
 /// A planned rename, and how to execute it.
@@ -285,7 +342,11 @@ pub(in crate::actions::change) fn execute(
     Ok(Executed { verified, applied })
 }
 
-impl Planned {
+impl PlannedEdit for Planned {
+    fn is_verified(&self) -> bool {
+        self.policy.verifies(&self.plan)
+    }
+
     fn execute(&self, session: &Session, call: &Call) -> Result<Executed, Failure> {
         let Self { request, plan, policy, .. } = self;
         let verification = RenameVerifyRequest::new(request, plan).tests(policy.tests);
@@ -358,7 +419,9 @@ impl Planned {
         answer.notes.extend(unsearched.then(|| session.take_index_note()).flatten());
         Ok(answer)
     }
+}
 
+impl Planned {
     /// Returns the answer for a rename that is still being verified.
     fn running(&self) -> RunningRename {
         RunningRename {
@@ -397,11 +460,7 @@ impl RunningRename {
     }
 }
 
-pub(in crate::actions::change) fn undo(
-    session: &Session,
-    id: &str,
-    call: &Call,
-) -> Result<ToolAnswer, Failure> {
+fn undo(session: &Session, id: &str, call: &Call) -> Result<ToolAnswer, Failure> {
     session.permit(Permission::Edits)?;
     let bank = session.bank()?;
     call.begin_writing()?;

@@ -6,8 +6,8 @@ use steelbank_reader::{Datum, Dialect, FormId, FormKind, LispText, Marker, Token
 
 /// A pattern that was read.
 #[derive(Debug, Clone)]
-pub(crate) struct Pattern {
-    root: Part,
+pub(crate) struct FormPattern {
+    root: PatternPart,
     /// The symbols of the pattern as written, each once, in order.
     pub(crate) symbols: Vec<PatternSymbol>,
     /// The names of the holes as written, each once, in order.
@@ -29,7 +29,7 @@ pub(crate) struct PatternSymbol {
 
 /// A part of a pattern.
 #[derive(Debug, Clone)]
-enum Part {
+enum PatternPart {
     /// One form: the number of the hole.
     Hole(usize),
     /// Any number of elements of a list: the number of the hole.
@@ -38,7 +38,7 @@ enum Part {
     Symbol(usize),
     /// A string, number or character.
     Atom(TokenKind, String),
-    Form(FormKind, Vec<Part>),
+    Form(FormKind, Vec<PatternPart>),
 }
 
 /// Why a text is not a pattern.
@@ -70,7 +70,7 @@ pub(crate) struct Subject<'a> {
 /// The elements that each hole matched, by the hole's number.
 pub(crate) type Bindings = Vec<Option<Vec<Datum>>>;
 
-impl Pattern {
+impl FormPattern {
     /// Reads a pattern for a search.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Pattern {
     pub(crate) fn parse(text: &str) -> Result<Self, PatternError> {
         let mut pattern = Self::template(text)?;
         match pattern.root {
-            Part::Form(..) => {}
+            PatternPart::Form(..) => {}
             _ => return Err(PatternError::Atom(text.to_owned())),
         }
         if pattern.symbols.is_empty() {
@@ -109,18 +109,18 @@ impl Pattern {
                 Datum::Token(read.tokens().iter().position(is_atom).ok_or_else(wrong)?)
             }
         };
-        let root = Part::Hole(0);
+        let root = PatternPart::Hole(0);
         let mut pattern = Self { root, symbols: Vec::new(), holes: Vec::new(), depths: Vec::new() };
         pattern.root = pattern.part(bytes, &read, datum).ok_or_else(wrong)?;
         match pattern.root {
-            Part::Rest(_) => Err(wrong()),
+            PatternPart::Rest(_) => Err(wrong()),
             _ if pattern.root.has_two_rests() => Err(PatternError::TwoRests(text.to_owned())),
             _ => Ok(pattern),
         }
     }
 
     /// Reads a part, and adds its symbols and holes to the pattern.
-    fn part(&mut self, bytes: &[u8], read: &LispText, datum: Datum) -> Option<Part> {
+    fn part(&mut self, bytes: &[u8], read: &LispText, datum: Datum) -> Option<PatternPart> {
         let id = match datum {
             Datum::Form(id) => id,
             Datum::Token(index) => {
@@ -128,16 +128,16 @@ impl Pattern {
                 let written = String::from_utf8_lossy(bytes.get(token.span.indices())?).into_owned();
                 return Some(match token.kind {
                     TokenKind::Symbol => self.symbol(bytes, token, written),
-                    kind => Part::Atom(kind, canonical_atom(kind, &written)),
+                    kind => PatternPart::Atom(kind, canonical_atom(kind, &written)),
                 });
             }
         };
         let form = read.form(id)?;
         let parts = read.elements(id).map(|datum| self.part(bytes, read, datum));
-        Some(Part::Form(form.kind, parts.collect::<Option<_>>()?))
+        Some(PatternPart::Form(form.kind, parts.collect::<Option<_>>()?))
     }
 
-    fn symbol(&mut self, bytes: &[u8], token: &Token, written: String) -> Part {
+    fn symbol(&mut self, bytes: &[u8], token: &Token, written: String) -> PatternPart {
         if token.marker == Marker::None && written.len() > 1 && written.starts_with('?') {
             let is_rest = written.starts_with("?*");
             let known = self.holes.iter().position(|hole| hole.eq_ignore_ascii_case(&written));
@@ -145,7 +145,7 @@ impl Pattern {
             if known.is_none() {
                 self.holes.push(written);
             }
-            return if is_rest { Part::Rest(number) } else { Part::Hole(number) };
+            return if is_rest { PatternPart::Rest(number) } else { PatternPart::Hole(number) };
         }
         let read = token.symbol(bytes);
         let package = match token.marker {
@@ -158,7 +158,7 @@ impl Pattern {
         if known.is_none() {
             self.symbols.push(symbol);
         }
-        Part::Symbol(number)
+        PatternPart::Symbol(number)
     }
 
     /// Returns the form that matches the pattern as a whole if the token in the innermost form
@@ -182,7 +182,7 @@ impl Pattern {
     }
 }
 
-impl Part {
+impl PatternPart {
     fn depths(&self, depth: usize, depths: &mut [usize]) {
         match self {
             Self::Symbol(number) => depths[*number] = depth,
@@ -207,28 +207,30 @@ impl Part {
 }
 
 impl Subject<'_> {
-    fn part(&self, part: &Part, datum: Datum, bindings: &mut Bindings) -> bool {
+    fn part(&self, part: &PatternPart, datum: Datum, bindings: &mut Bindings) -> bool {
         match (part, datum) {
-            (Part::Hole(number), _) => !self.is_spliced(datum) && self.bind(*number, &[datum], bindings),
-            (Part::Rest(number), _) => self.bind(*number, &[datum], bindings),
-            (Part::Symbol(number), Datum::Token(index)) => {
+            (PatternPart::Hole(number), _) => {
+                !self.is_spliced(datum) && self.bind(*number, &[datum], bindings)
+            }
+            (PatternPart::Rest(number), _) => self.bind(*number, &[datum], bindings),
+            (PatternPart::Symbol(number), Datum::Token(index)) => {
                 let token = self.read.tokens().get(index);
                 token.is_some_and(|token| self.places[*number].contains(&token.span.start))
             }
-            (Part::Atom(kind, text), Datum::Token(index)) => {
+            (PatternPart::Atom(kind, text), Datum::Token(index)) => {
                 let token = self.read.tokens().get(index).filter(|token| token.kind == *kind);
                 token.is_some_and(|token| canonical_atom(*kind, &self.text(token.span)) == *text)
             }
-            (Part::Form(kind, parts), Datum::Form(id)) => {
+            (PatternPart::Form(kind, parts), Datum::Form(id)) => {
                 self.read.form(id).is_some_and(|form| form.kind == *kind) && self.list(parts, id, bindings)
             }
             _ => false,
         }
     }
 
-    fn list(&self, parts: &[Part], id: FormId, bindings: &mut Bindings) -> bool {
+    fn list(&self, parts: &[PatternPart], id: FormId, bindings: &mut Bindings) -> bool {
         let elements: Vec<Datum> = self.read.elements(id).collect();
-        let rest = parts.iter().position(|part| matches!(part, Part::Rest(_)));
+        let rest = parts.iter().position(|part| matches!(part, PatternPart::Rest(_)));
         let (before, after) = match rest {
             Some(at) => (&parts[..at], &parts[at + 1..]),
             None => (parts, &parts[..0]),
@@ -243,7 +245,7 @@ impl Subject<'_> {
             return false;
         }
         match rest.map(|at| &parts[at]) {
-            Some(Part::Rest(number)) => self.bind(*number, &elements[before.len()..end], bindings),
+            Some(PatternPart::Rest(number)) => self.bind(*number, &elements[before.len()..end], bindings),
             _ => true,
         }
     }
@@ -324,7 +326,7 @@ mod tests {
 
     /// Returns the texts of the matches in `text`, where symbols are compared by name.
     fn found(pattern: &str, text: &str) -> Vec<String> {
-        let pattern = Pattern::parse(pattern).unwrap();
+        let pattern = FormPattern::parse(pattern).unwrap();
         let bytes = text.as_bytes();
         let read = LispText::read(bytes, Dialect::CommonLisp, &crate::source::features());
         let starts = |symbol: &PatternSymbol| -> HashSet<u32> {
@@ -372,10 +374,10 @@ mod tests {
     #[test]
     fn wrong_patterns_are_refused() {
         for text in ["", "(a", "(a) (b)", "?*x", "(a))"] {
-            assert!(matches!(Pattern::parse(text), Err(PatternError::NotOneForm(_))), "{text}");
+            assert!(matches!(FormPattern::parse(text), Err(PatternError::NotOneForm(_))), "{text}");
         }
-        assert!(matches!(Pattern::parse("car"), Err(PatternError::Atom(_))));
-        assert!(matches!(Pattern::parse("(?x 1)"), Err(PatternError::NoSymbol(_))));
-        assert!(matches!(Pattern::parse("(a ?*x ?*y)"), Err(PatternError::TwoRests(_))));
+        assert!(matches!(FormPattern::parse("car"), Err(PatternError::Atom(_))));
+        assert!(matches!(FormPattern::parse("(?x 1)"), Err(PatternError::NoSymbol(_))));
+        assert!(matches!(FormPattern::parse("(a ?*x ?*y)"), Err(PatternError::TwoRests(_))));
     }
 }

@@ -3,13 +3,13 @@
 use std::fmt;
 
 use crate::actions::missing::{LookupReply, of_error};
-use crate::actions::text::search::{SearchAnswer, SearchMatch, SearchRequest};
+use crate::actions::text::search::{FormSearchAnswer, FormSearchRequest, SearchMatch};
 use crate::answer::counted;
 use crate::engine::ALLOWED;
 use crate::tools::page::{Continued, Part, Sequence};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
-impl Sequence for SearchAnswer {
+impl Sequence for FormSearchAnswer {
     fn lists(&mut self, part: &mut Part) {
         part.keep(&mut self.matches);
     }
@@ -24,10 +24,14 @@ pub(crate) fn tool() -> Tool {
             with their packages, skips comments, quoted data and calls of local functions. refactor replaces the forms.",
         effect: Effect::Reads,
     };
-    Tool::new::<Continued<SearchRequest>, LookupReply<SearchAnswer>>(about, search).of_image()
+    Tool::new::<Continued<FormSearchRequest>, LookupReply<FormSearchAnswer>>(about, search).of_image()
 }
 
-fn search(session: &Session, given: Continued<SearchRequest>, call: &Call) -> Result<ToolAnswer, Failure> {
+fn search(
+    session: &Session,
+    given: Continued<FormSearchRequest>,
+    call: &Call,
+) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let answer = match bank.ask(&given.request, &call.control(ALLOWED)) {
         Ok(answer) => answer,
@@ -38,7 +42,7 @@ fn search(session: &Session, given: Continued<SearchRequest>, call: &Call) -> Re
     })
 }
 
-impl fmt::Display for SearchAnswer {
+impl fmt::Display for FormSearchAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.total {
             0 => f.write_str("No form matches.")?,
